@@ -1,0 +1,1 @@
+"""Flowmark for OpenTelemetry: which spans were attempts of one thing."""

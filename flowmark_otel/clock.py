@@ -1,0 +1,30 @@
+"""Where time comes from. Time is an argument: nothing pure reads a clock."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Wall clock in epoch nanoseconds, and a monotonic one in seconds."""
+
+    def now_ns(self) -> int:
+        """Epoch nanoseconds."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that never go back."""
+        ...
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def now_ns(self) -> int:
+        """Epoch nanoseconds."""
+        return time.time_ns()
+
+    def monotonic(self) -> float:
+        """Seconds that never go back."""
+        return time.monotonic()

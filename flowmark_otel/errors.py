@@ -1,0 +1,61 @@
+"""The errors of the project; each says what its sender should do.
+
+``permanent``: the same request can never succeed. Otherwise ``retry_after`` is the number of
+seconds after which another try may help. Foreign exceptions are translated into these once, at
+the edge, and chained.
+"""
+
+from __future__ import annotations
+
+
+class FlowmarkError(Exception):
+    """Base of all errors raised by this package."""
+
+    permanent: bool = True
+    retry_after: float | None = None
+
+
+class ConfigurationError(FlowmarkError):
+    """Settings that cannot be used; ``faults`` names every one of them."""
+
+    def __init__(self, faults: list[str]) -> None:
+        super().__init__("; ".join(faults))
+        self.faults = faults
+
+
+class RequestError(FlowmarkError):
+    """A request that is refused as a whole; its class says how it is answered."""
+
+
+class Unparsable(RequestError):
+    """The body is no protobuf message or no JSON object of the right top-level shape."""
+
+
+class TooLarge(RequestError):
+    """The body passes the limit, compressed or decompressed."""
+
+
+class UnsupportedMedia(RequestError):
+    """A content type or content encoding that is not OTLP's."""
+
+
+class Unauthenticated(RequestError):
+    """No key, an unknown, expired or revoked one."""
+
+
+class Forbidden(RequestError):
+    """A key of the wrong kind."""
+
+
+class Unavailable(RequestError):
+    """The store cannot take the request now; it should be sent again."""
+
+    permanent = False
+
+    def __init__(self, message: str, *, retry_after: float = 1.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class SchemaMismatch(FlowmarkError):
+    """The store's schema is older or newer than this version; the message has the mend."""

@@ -1,0 +1,176 @@
+"""A LogRecord that arrived → its envelope (contract, sections 2 and 4).
+
+The receiver never trusts the sender's fold: every rule is checked again, redaction is applied
+again, the event id is computed from the record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from flowmark_otel import names
+from flowmark_otel.fold.observed import observed_part, observed_values
+from flowmark_otel.fold.redact import redact_result, redact_text, served_idempotency_key
+from flowmark_otel.model import MAX_CODE, Envelope, LogRecord, Refused, Value, event_id
+from flowmark_otel.validate import (
+    ATTEMPT_PAIR,
+    DURATION_CHECK,
+    RETRY_OF_PAIR,
+    SELF_REFERENCE,
+    BrokenRule,
+    Scope,
+    check_value,
+    clean_default,
+    half_pair,
+    ids_fault,
+    rule_of,
+    self_reference,
+    too_many_results,
+)
+
+
+class _Kind(NamedTuple):
+    """What the events of one name carry."""
+
+    scopes: frozenset[Scope]
+    required: tuple[str, ...]
+    is_end: bool
+
+
+_START_RUN: Final = frozenset((Scope.IDENTITY, Scope.RUN))
+_START_OP: Final = frozenset((Scope.IDENTITY, Scope.OPERATION))
+_END_RUN: Final = _START_RUN | {Scope.RUN_END, Scope.END}
+_END_OP: Final = _START_OP | {Scope.OPERATION_END, Scope.END}
+_OF_RUN: Final = names.IDENTITY_KEYS
+_OF_OP: Final = (*names.IDENTITY_KEYS, names.OPERATION_NAME, names.OPERATION_ID)
+
+_KINDS: Final[dict[str, _Kind]] = {
+    names.RUN_STARTED: _Kind(_START_RUN, _OF_RUN, is_end=False),
+    names.RUN_COMPLETED: _Kind(_END_RUN, _OF_RUN, is_end=True),
+    names.RUN_FAILED: _Kind(_END_RUN, _OF_RUN, is_end=True),
+    names.OPERATION_STARTED: _Kind(_START_OP, _OF_OP, is_end=False),
+    names.OPERATION_COMPLETED: _Kind(_END_OP, _OF_OP, is_end=True),
+    names.OPERATION_FAILED: _Kind(_END_OP, _OF_OP, is_end=True),
+    names.ATTEMPT_OBSERVED: _Kind(_START_OP, _OF_OP, is_end=False),
+}
+
+_CAN_BE_DEFAULTED: Final = frozenset((*_OF_OP, names.ERROR_CODE))
+
+
+def fold_log(record: LogRecord) -> Envelope | Refused | None:
+    """The envelope that a log record is; None if it is none of ours."""
+    attributes = record.attributes
+    name = record.event_name
+    repeated = attributes.get(names.EVENT_NAME)
+    event = name if name in _KINDS else repeated
+    if not isinstance(event, str) or event not in _KINDS:
+        return None
+    fault = ids_fault(record.trace_id, record.span_id)
+    if fault:
+        return Refused(names.INVALID, fault)
+    values, faults = _values(event, attributes)
+    if name and repeated is not None and name != repeated:
+        faults.insert(0, f"{names.EVENT_NAME} differs from the record's event name; set both alike")
+    if event == names.ATTEMPT_OBSERVED:
+        own, own_faults = observed_values(attributes)
+        values.update(own)
+        if own_faults:
+            return Refused(names.INVALID, "; ".join([*faults, own_faults]))
+        part = observed_part(record.time_unix_nano, values)
+    else:
+        part = names.PART_OF_EVENT[event]
+    own_id = event_id(record.trace_id, record.span_id, part)
+    given_id = attributes.get(names.EVENT_ID)
+    if given_id is not None and given_id != own_id:
+        faults.append(f"{names.EVENT_ID} does not fit the record; it would be {own_id}")
+    if faults:
+        return Refused(names.INVALID, "; ".join(faults), own_id)
+    return Envelope(
+        event,
+        record.trace_id,
+        record.span_id,
+        part,
+        record.time_unix_nano,
+        values,
+        record.dropped_attributes_count,
+    )
+
+
+def _values(event: str, given: Mapping[str, object]) -> tuple[dict[str, Value], list[str]]:
+    """The values an event of this name carries, and the broken rules, by key."""
+    kind = _KINDS[event]
+    values: dict[str, Value] = {}
+    broken: dict[str, str] = {}
+    for key, value in given.items():
+        if value is None or not key.startswith(names.PREFIX):
+            continue
+        rule = rule_of(key)
+        if rule is None or rule.scope not in kind.scopes:
+            continue
+        if event == names.ATTEMPT_OBSERVED and key.startswith(names.ATTEMPT_PREFIX):
+            continue
+        try:
+            values[key] = check_value(key, rule, value)
+        except BrokenRule as fault:
+            broken[key] = str(fault)
+    for key in kind.required:
+        if key not in values and key not in broken:
+            broken[key] = "is missing; an envelope always carries it"
+    broken.update(half_pair(ATTEMPT_PAIR, values, broken))
+    broken.update(half_pair(RETRY_OF_PAIR, values, broken))
+    if self_reference(values):
+        broken[names.RETRY_OF_RUN_ID] = SELF_REFERENCE
+    if Scope.RUN_END in kind.scopes:
+        broken.update(too_many_results(given))
+    if kind.is_end:
+        _end_values(given, values, broken)
+    _defaulted(given, values, broken)
+    _redact(values)
+    return values, [f"{key} {broken[key]}" for key in sorted(broken)]
+
+
+def _end_values(
+    given: Mapping[str, object], values: dict[str, Value], broken: dict[str, str]
+) -> None:
+    """What only ends carry beside the keys of section 1."""
+    duration = given.get(names.DURATION_NS)
+    if duration is not None:
+        try:
+            values[names.DURATION_NS] = DURATION_CHECK(duration)
+        except BrokenRule as fault:
+            broken[names.DURATION_NS] = str(fault)
+    error_type = given.get(names.ERROR_TYPE)
+    if isinstance(error_type, str) and error_type and not error_type.isspace():
+        values[names.ERROR_TYPE] = clean_default(redact_text(error_type), MAX_CODE)[0]
+
+
+def _defaulted(
+    given: Mapping[str, object], values: dict[str, Value], broken: dict[str, str]
+) -> None:
+    """Only what can come from a default may claim to: it is left out of the digest."""
+    defaulted = given.get(names.DEFAULTED)
+    if defaulted is None or defaulted == "":
+        return
+    if not isinstance(defaulted, str):
+        broken[names.DEFAULTED] = "is no string; set keys joined by commas"
+        return
+    keys = sorted(set(defaulted.split(",")))
+    wrong = [key for key in keys if key not in _CAN_BE_DEFAULTED]
+    if wrong:
+        broken[names.DEFAULTED] = f"names {wrong[0][:40]!r}, which has no default"
+        return
+    keys = [key for key in keys if key in values]
+    if keys:
+        values[names.DEFAULTED] = ",".join(keys)
+
+
+def _redact(values: dict[str, Value]) -> None:
+    """Redaction on arrival: idempotent, so a sender that redacted sees its digest again."""
+    for key, value in values.items():
+        if key == names.ERROR_CODE:
+            values[key] = redact_text(str(value))
+        elif key == names.ATTEMPT_IDEMPOTENCY_KEY:
+            values[key] = served_idempotency_key(str(value))
+        elif key.startswith(names.RUN_RESULT_PREFIX):
+            values[key] = redact_result(key, value)

@@ -1,0 +1,58 @@
+"""Redaction: what must not leave the process (contract, section 2; reliability, "secrets").
+
+Pure and idempotent. It touches string results and error texts, and serves idempotency keys; ids,
+names, attempt and retry fields are never changed, since a changed id is another id.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Final
+
+from flowmark_otel import names
+from flowmark_otel.model import Value
+
+_SECRET_KEY: Final = re.compile(
+    r"passw(?:or)?d|passphrase|secret|token|api_?key|access_?key|private_?key|credential"
+    r"|authorization|cookie|session_?id",
+)
+
+_SECRET_VALUE: Final = re.compile(
+    r"""
+      eyJ[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]*       # JSON web tokens
+    | \b(?:AKIA|ASIA)[A-Z0-9]{16}\b                                 # AWS access key ids
+    | -----BEGIN\ [A-Z ]*PRIVATE\ KEY-----(?:.*?-----END\ [A-Z ]*PRIVATE\ KEY-----|.*)
+    | \bfmk_[A-Za-z0-9-]+_[A-Za-z0-9_-]{8,}                         # our own keys
+    | \bBearer\ +[A-Za-z0-9._~+/=-]{8,}
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+_SERVED: Final = re.compile(r"sha256:[0-9a-f]{16}")
+
+
+def redact_text(text: str) -> str:
+    """``text`` with the secrets that the built-in detectors find replaced."""
+    if len(text) < _SHORTEST_SECRET:
+        return text
+    return _SECRET_VALUE.sub(names.REDACTED, text)
+
+
+_SHORTEST_SECRET: Final = 12
+
+
+def redact_result(key: str, value: Value) -> Value:
+    """A result as it is served; ``key`` is the whole attribute key."""
+    if not isinstance(value, str):
+        return value
+    if _SECRET_KEY.search(key, len(names.RUN_RESULT_PREFIX)):
+        return names.REDACTED
+    return redact_text(value)
+
+
+def served_idempotency_key(key: str) -> str:
+    """The served form of an idempotency key; a served form is served as it is (B3)."""
+    if _SERVED.fullmatch(key):
+        return key
+    return "sha256:" + hashlib.sha256(b"flowmark:" + key.encode()).hexdigest()[:16]

@@ -1,0 +1,51 @@
+"""Pure: attributes of a span → evidence, or what is wrong with them."""
+
+from flowmark_otel.validate.evidence import (
+    ATTEMPT_PAIR,
+    RETRY_OF_PAIR,
+    SELF_REFERENCE,
+    Evidence,
+    clean_default,
+    evidence_of,
+    half_pair,
+    ids_fault,
+    self_reference,
+    too_many_results,
+    unknown_keys,
+)
+from flowmark_otel.validate.rules import (
+    DURATION_CHECK,
+    MAX_INT64,
+    OBSERVED_RULES,
+    RULES,
+    BrokenRule,
+    Check,
+    Rule,
+    Scope,
+    check_value,
+    rule_of,
+)
+
+__all__ = [
+    "ATTEMPT_PAIR",
+    "DURATION_CHECK",
+    "MAX_INT64",
+    "OBSERVED_RULES",
+    "RETRY_OF_PAIR",
+    "RULES",
+    "SELF_REFERENCE",
+    "BrokenRule",
+    "Check",
+    "Evidence",
+    "Rule",
+    "Scope",
+    "check_value",
+    "clean_default",
+    "evidence_of",
+    "half_pair",
+    "ids_fault",
+    "rule_of",
+    "self_reference",
+    "too_many_results",
+    "unknown_keys",
+]

@@ -1,0 +1,1 @@
+"""What crosses the process border: OTLP bodies, receipts, error statuses, outcomes. Pure."""

@@ -1,0 +1,77 @@
+"""The body of an OTLP request → its marked items (contract, section 4)."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from flowmark_otel.model import LogRecord, Refused, Resource, Span
+from flowmark_otel.wire import decode_json
+from flowmark_otel.wire.decode_protobuf import decode_log, decode_resource, decode_span
+from flowmark_otel.wire.scan import Marked, scan
+
+PROTOBUF: Final = "protobuf"
+JSON: Final = "json"
+
+
+class Item(NamedTuple):
+    """A marked item: position, resource, and what it holds.
+
+    Positions count from 0 through all resources and scopes. A Refused item could not be decoded.
+    """
+
+    position: int
+    resource: Resource
+    record: Span | LogRecord | Refused
+
+
+class Request(NamedTuple):
+    """A request's marked items; ``items`` counts all, and may be 0 where nothing is marked."""
+
+    items: int
+    marked: list[Item]
+
+
+def decode_traces(body: bytes, encoding: str) -> Request:
+    """The marked spans of an ExportTraceServiceRequest. Raises Unparsable."""
+    if encoding == JSON:
+        return _of_json(decode_json.decode(body, decode_json.TRACES))
+    scanned = scan(body)
+    resources = _Resources()
+    return Request(
+        scanned.items,
+        [
+            Item(mark.position, resource, decode_span(mark.item, resource))
+            for mark in scanned.marked
+            for resource in (resources.of(mark),)
+        ],
+    )
+
+
+def decode_logs(body: bytes, encoding: str) -> Request:
+    """The marked records of an ExportLogsServiceRequest. Raises Unparsable."""
+    if encoding == JSON:
+        return _of_json(decode_json.decode(body, decode_json.LOGS))
+    scanned = scan(body)
+    resources = _Resources()
+    return Request(
+        scanned.items,
+        [Item(mark.position, resources.of(mark), decode_log(mark.item)) for mark in scanned.marked],
+    )
+
+
+def _of_json(decoded: decode_json.Decoded) -> Request:
+    return Request(decoded.items, [Item(*item) for item in decoded.marked])
+
+
+class _Resources:
+    """The resource of each group, decoded once: items of a group share one bytes object."""
+
+    def __init__(self) -> None:
+        self._raw: bytes | None = None
+        self._decoded = Resource()
+
+    def of(self, mark: Marked) -> Resource:
+        if mark.resource is not self._raw:
+            self._raw = mark.resource
+            self._decoded = decode_resource(mark.resource)
+        return self._decoded

@@ -1,0 +1,1 @@
+"""Tests; each docstring is the claim the test proves."""

@@ -1,0 +1,1 @@
+"""What tests share: real servers on loopback, doubles that are strict."""
