@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from flowmark_otel.model import LogRecord, Refused, Resource, Span
 from flowmark_otel.wire import decode_json
-from flowmark_otel.wire.decode_protobuf import decode_log, decode_resource, decode_span
+from flowmark_otel.wire.decode_protobuf import Decoder, decode_resource
 from flowmark_otel.wire.scan import Marked, scan
 
 PROTOBUF: Final = "protobuf"
@@ -36,11 +36,11 @@ def decode_traces(body: bytes, encoding: str) -> Request:
     if encoding == JSON:
         return _of_json(decode_json.decode(body, decode_json.TRACES))
     scanned = scan(body)
-    resources = _Resources()
+    decoder, resources = Decoder(), _Resources()
     return Request(
         scanned.items,
         [
-            Item(mark.position, resource, decode_span(mark.item, resource))
+            Item(mark.position, resource, decoder.span(mark.item, resource))
             for mark in scanned.marked
             for resource in (resources.of(mark),)
         ],
@@ -52,10 +52,13 @@ def decode_logs(body: bytes, encoding: str) -> Request:
     if encoding == JSON:
         return _of_json(decode_json.decode(body, decode_json.LOGS))
     scanned = scan(body)
-    resources = _Resources()
+    decoder, resources = Decoder(), _Resources()
     return Request(
         scanned.items,
-        [Item(mark.position, resources.of(mark), decode_log(mark.item)) for mark in scanned.marked],
+        [
+            Item(mark.position, resources.of(mark), decoder.log(mark.item))
+            for mark in scanned.marked
+        ],
     )
 
 

@@ -1,68 +1,109 @@
-"""Marked items of a protobuf request → records.
-
-A string that is no UTF-8 makes protobuf refuse its whole message. Such an item is read again with
-descriptors whose strings are bytes, so that one bad string costs only itself (contract, section 4).
-"""
+"""Marked items of a protobuf request → records."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any, Final
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
-from opentelemetry.proto.common.v1 import common_pb2
-from opentelemetry.proto.logs.v1 import logs_pb2
-from opentelemetry.proto.resource.v1 import resource_pb2
-from opentelemetry.proto.trace.v1 import trace_pb2
+from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 from flowmark_otel import names
-from flowmark_otel.model import LogRecord, Refused, Resource, Span, SpanEvent
+from flowmark_otel.model import LogRecord, Misshapen, Refused, Resource, Span, SpanEvent
+from flowmark_otel.wire import shallow
+from flowmark_otel.wire.scan import MARK
 
-_ERROR: Final = trace_pb2.Status.STATUS_CODE_ERROR
-_READ_EVENTS: Final = (names.EXCEPTION_EVENT, names.ATTEMPT_OBSERVED)
+_READ_EVENTS: Final = (names.EXCEPTION_EVENT.encode(), names.ATTEMPT_OBSERVED.encode())
+_ERROR_TYPE: Final = names.ERROR_TYPE.encode()[: len(MARK)]
 _UNDECODABLE: Final = "the item cannot be decoded; its bytes are no valid protobuf message"
 
 
-def decode_span(item: bytes, resource: Resource) -> Span | Refused:
-    """One span, as far as folding reads it."""
-    try:
-        return _span(trace_pb2.Span.FromString(item), resource)
-    except DecodeError:
-        pass
-    try:
-        return _span(_lenient("Span").FromString(item), resource)
-    except DecodeError:
-        return Refused(names.INVALID, _UNDECODABLE)
+class Decoder:
+    """Reads the items of one request; equal attributes of different items are decoded once.
 
+    The memo lives as long as the request and holds no more than its bytes.
+    """
 
-def decode_log(item: bytes) -> LogRecord | Refused:
-    """One log record, as far as an envelope's reader needs it."""
-    try:
-        return _log(logs_pb2.LogRecord.FromString(item))
-    except DecodeError:
-        pass
-    try:
-        return _log(_lenient("LogRecord").FromString(item))
-    except DecodeError:
-        return Refused(names.INVALID, _UNDECODABLE)
+    __slots__ = ("_memo",)
+
+    def __init__(self) -> None:
+        self._memo: dict[bytes, tuple[str, object]] = {}
+
+    def span(self, item: bytes, resource: Resource) -> Span | Refused:
+        """One span, as far as folding reads it."""
+        try:
+            message = shallow.Span.FromString(item)
+            return Span(
+                message.trace_id,
+                message.span_id,
+                _text(message.name),
+                message.start_time_unix_nano,
+                message.end_time_unix_nano,
+                _failed(message.status),
+                self._attributes(item, list(message.attributes)),
+                resource.service_name,
+                self._events(message.events) if message.events else (),
+                message.dropped_attributes_count,
+            )
+        except DecodeError:
+            return Refused(names.INVALID, _UNDECODABLE)
+
+    def log(self, item: bytes) -> LogRecord | Refused:
+        """One log record, as far as an envelope's reader needs it."""
+        try:
+            message = shallow.LogRecord.FromString(item)
+        except DecodeError:
+            return Refused(names.INVALID, _UNDECODABLE)
+        return LogRecord(
+            _text(message.event_name),
+            message.trace_id,
+            message.span_id,
+            message.time_unix_nano,
+            self._attributes(item, list(message.attributes)),
+            message.dropped_attributes_count,
+        )
+
+    def _events(self, events: Iterable[bytes]) -> list[SpanEvent]:
+        """The span events that folding reads."""
+        found = []
+        for raw in events:
+            event = shallow.SpanEvent.FromString(raw)
+            if event.name in _READ_EVENTS:
+                attributes = dict(map(_pair, event.attributes))
+                found.append(SpanEvent(_text(event.name), event.time_unix_nano, attributes))
+        return found
+
+    def _attributes(self, item: bytes, pairs: list[bytes]) -> dict[str, object]:
+        """The attributes that folding reads; the others are never decoded.
+
+        Every known encoder writes a pair as tag, length of the key, key: then the key stands at
+        the third byte. Where the item holds more marks than were met there, all pairs are read.
+        """
+        found = {}
+        memo = self._memo
+        met = 0
+        for raw in pairs:
+            head = raw[2:11]
+            if head == MARK:
+                met += 1
+            elif head != _ERROR_TYPE:
+                continue
+            pair = memo.get(raw)
+            if pair is None:
+                pair = memo[raw] = _pair(raw)
+            found[pair[0]] = pair[1]
+        if met < item.count(MARK):
+            return dict(map(_pair, pairs))
+        return found
 
 
 def decode_resource(raw: bytes) -> Resource:
     """The service an item came from; what cannot be decoded is unknown."""
-    message: Any
     try:
-        message = resource_pb2.Resource.FromString(raw)
+        pairs = shallow.Resource.FromString(raw).attributes
     except DecodeError:
-        try:
-            message = _lenient("Resource").FromString(raw)
-        except DecodeError:
-            return Resource()
-    found = {}
-    for pair in message.attributes:
-        key = _text(pair.key)
-        if key.startswith("service."):
-            found[key] = _value(pair.value)
+        return Resource()
+    found = dict(_pair(pair) for pair in pairs if b"service." in pair)
     return Resource(
         found.get(names.SERVICE_NAME),
         found.get(names.SERVICE_VERSION),
@@ -70,63 +111,26 @@ def decode_resource(raw: bytes) -> Resource:
     )
 
 
-def _span(message: Any, resource: Resource) -> Span:  # noqa: ANN401  stock or lenient class
-    return Span(
-        message.trace_id,
-        message.span_id,
-        _text(message.name),
-        message.start_time_unix_nano,
-        message.end_time_unix_nano,
-        message.status.code == _ERROR,
-        _attributes(message.attributes),
-        resource.service_name,
-        _events(message.events) if message.events else (),
-        message.dropped_attributes_count,
-    )
+def _failed(status: bytes) -> bool:
+    return bool(status) and shallow.Status.FromString(status).code == Status.STATUS_CODE_ERROR
 
 
-def _log(message: Any) -> LogRecord:  # noqa: ANN401  stock or lenient class
-    return LogRecord(
-        _text(message.event_name),
-        message.trace_id,
-        message.span_id,
-        message.time_unix_nano,
-        _attributes(message.attributes),
-        message.dropped_attributes_count,
-    )
+def _pair(raw: bytes) -> tuple[str, object]:
+    """Key and value of an attribute; a value that cannot be read is one that no rule accepts."""
+    try:
+        message = shallow.KeyValue.FromString(raw)
+    except DecodeError:
+        return "", None
+    try:
+        return _text(message.key), _value(shallow.AnyValue.FromString(message.value))
+    except DecodeError:
+        return _text(message.key), Misshapen("value")
 
 
-def _events(events: Iterable[Any]) -> list[SpanEvent]:
-    return [
-        SpanEvent(
-            name,
-            event.time_unix_nano,
-            {_text(pair.key): _value(pair.value) for pair in event.attributes},
-        )
-        for event in events
-        if (name := _text(event.name)) in _READ_EVENTS
-    ]
-
-
-def _attributes(pairs: Iterable[Any]) -> dict[str, object]:
-    """The attributes that folding reads; the others are never looked into."""
-    found = {}
-    for pair in pairs:
-        key = pair.key
-        if type(key) is not str:
-            key = _text(key)
-        if key.startswith("flowmark.") or key == "error.type":
-            found[key] = _value(pair.value)
-    return found
-
-
-def _value(value: Any) -> object:  # noqa: ANN401  stock or lenient class
+def _value(value: Any) -> object:  # noqa: ANN401  a shallow AnyValue
     kind = value.WhichOneof("value")
     if kind == "string_value":
-        found = value.string_value
-        return found if type(found) is str else _text(found)
-    if kind == "int_value":
-        return value.int_value
+        return _text(value.string_value)
     if kind is None:
         return None
     if kind == "array_value":
@@ -136,40 +140,6 @@ def _value(value: Any) -> object:  # noqa: ANN401  stock or lenient class
     return getattr(value, kind)
 
 
-def _text(value: str | bytes) -> str:
+def _text(value: bytes) -> str:
     """Text; bytes that are no UTF-8 become lone surrogates, which no rule accepts."""
-    return value if isinstance(value, str) else value.decode("utf-8", "surrogateescape")
-
-
-def _lenient(name: str) -> Any:  # noqa: ANN401  a generated message class
-    return _LENIENT[name]
-
-
-def _lenient_classes() -> dict[str, Any]:
-    """Copies of the OTLP messages in a private pool, their strings turned into bytes."""
-    pool = descriptor_pool.DescriptorPool()
-    for module in (common_pb2, resource_pb2, trace_pb2, logs_pb2):
-        file = descriptor_pb2.FileDescriptorProto()
-        module.DESCRIPTOR.CopyToProto(file)
-        for message in file.message_type:
-            _strings_to_bytes(message)
-        pool.Add(file)
-    return {
-        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(full))
-        for name, full in (
-            ("Span", "opentelemetry.proto.trace.v1.Span"),
-            ("LogRecord", "opentelemetry.proto.logs.v1.LogRecord"),
-            ("Resource", "opentelemetry.proto.resource.v1.Resource"),
-        )
-    }
-
-
-def _strings_to_bytes(message: descriptor_pb2.DescriptorProto) -> None:
-    for field in message.field:
-        if field.type == field.TYPE_STRING:
-            field.type = field.TYPE_BYTES
-    for nested in message.nested_type:
-        _strings_to_bytes(nested)
-
-
-_LENIENT: Final = _lenient_classes()
+    return value.decode("utf-8", "surrogateescape")

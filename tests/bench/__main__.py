@@ -1,0 +1,38 @@
+"""``python -m tests.bench [NAME]… [--json FILE]``: exit 1 if a target is missed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.bench import ingest, reading, startup
+from tests.bench.report import Figure, show
+
+BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
+    "startup": startup.measure,
+    "ingest": ingest.measure,
+    "reading": reading.measure,
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Run the named benchmarks, or all."""
+    out = None
+    if "--json" in arguments:
+        at = arguments.index("--json")
+        out = Path(arguments[at + 1])
+        del arguments[at : at + 2]
+    unknown = [name for name in arguments if name not in BENCHMARKS]
+    if unknown:
+        sys.stderr.write(f"no benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}\n")
+        return 2
+    figures: list[Figure] = []
+    for name in arguments or BENCHMARKS:
+        sys.stderr.write(f"{name} …\n")
+        figures += BENCHMARKS[name]()
+    return 0 if show(figures, out) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
