@@ -138,6 +138,13 @@ DROPPED: Final = "dropped"
 # -- why a delivery failed (contract, section 3) ------------------------------------------------
 REASON_UNACKNOWLEDGED: Final = "unacknowledged"
 REASON_COUNT_MISMATCH: Final = "count_mismatch"
+REASON_MALFORMED_RECEIPT: Final = "malformed_receipt"
+REASON_REJECTED: Final = "rejected"
+REASON_TOO_LARGE: Final = "too_large"
+REASON_UNAUTHORIZED: Final = "unauthorized"
+REASON_UNAVAILABLE: Final = "unavailable"
+ACCEPTED: Final = "accepted"
+"""The state of ordinary events that were answered with an OTLP success without receipt."""
 
 STATE_REJECTED: Final = "rejected"
 STATE_UNKNOWN: Final = "unknown"

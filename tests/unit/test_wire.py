@@ -105,6 +105,19 @@ def field(number: int, payload: bytes) -> bytes:
     return bytes([number << 3 | 2, size & 127 | 128, size >> 7]) + payload
 
 
+def test_pairs_written_in_any_order_are_read() -> None:
+    """Protobuf lets a value stand before its key, and a key's length take two bytes."""
+    value = b"\x12\x03\x0a\x01g"
+    key = names.ATTEMPT_GROUP_ID.encode()
+    reversed_pair = value + b"\x0a" + bytes([len(key)]) + key
+    long_length = b"\x0a" + bytes([len(key) | 128, 0]) + key + value
+    for pair in (reversed_pair, long_length):
+        span = b"\x4a" + bytes([len(pair)]) + pair
+        (item,) = decode_traces(field(1, field(2, field(2, span))), "protobuf").marked
+        assert isinstance(item.record, Span)
+        assert item.record.attributes == {names.ATTEMPT_GROUP_ID: "g"}
+
+
 def test_an_undecodable_span_costs_only_itself() -> None:
     """Fault row 18: a marked span whose own bytes are no message is refused, its neighbour kept."""
     request = ExportTraceServiceRequest.FromString(traces_protobuf([MARKED]))

@@ -1,0 +1,1 @@
+"""The outside of the product, as the contract has it."""

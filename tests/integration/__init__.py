@@ -1,0 +1,1 @@
+"""Real parts together, over loopback."""

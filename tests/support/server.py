@@ -1,0 +1,52 @@
+"""A backend in this process: the real server on loopback, its loop in a thread of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from flowmark_otel.config import ServeOptions
+from flowmark_otel.server import Server
+from tests.support.loop import loop_thread
+
+
+class Running(NamedTuple):
+    """Where a backend listens, ``HOST:PORT``, and the keys it made; empty unless it was new."""
+
+    grpc: str
+    http: str
+    ingest_key: str
+    read_key: str
+
+    @property
+    def ingest(self) -> str:
+        """The value of an ``authorization`` header that may send."""
+        return f"Bearer {self.ingest_key}"
+
+    @property
+    def read(self) -> str:
+        """The value of an ``authorization`` header that may read."""
+        return f"Bearer {self.read_key}"
+
+
+def options(store: Path, **changes: object) -> ServeOptions:
+    """Options to serve a store on free ports of loopback."""
+    plain = ServeOptions(db=f"sqlite:///{store}", grpc="127.0.0.1:0", http="127.0.0.1:0")
+    return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+@contextmanager
+def running(served: ServeOptions) -> Iterator[Running]:
+    """A backend, from its start to its orderly stop."""
+    server = Server(served)
+    with loop_thread() as loop:
+        started = loop.run(server.start())
+        try:
+            yield Running(
+                started.grpc, started.http, started.ingest_key or "", started.read_key or ""
+            )
+        finally:
+            loop.run(server.stop())
