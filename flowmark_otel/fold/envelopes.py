@@ -72,7 +72,7 @@ def fold_starts(span: Span) -> list[Envelope | Refused]:
 class _Folding:
     """One span being folded: its values with identity filled in, and what was defaulted."""
 
-    __slots__ = ("broken", "defaulted", "replaced", "span", "values")
+    __slots__ = ("_fields", "broken", "defaulted", "replaced", "span", "values")
 
     def __init__(self, span: Span, evidence: Evidence) -> None:
         self.span = span
@@ -80,6 +80,7 @@ class _Folding:
         broken = evidence.broken
         self.defaulted: list[str] = []  # of the identity keys, sorted as they are looked at
         self.replaced = False
+        self._fields: dict[str, Value] | None = None
         if evidence.is_operation:
             if names.OPERATION_ID not in values and names.OPERATION_ID not in broken:
                 values[names.OPERATION_ID] = span.span_id.hex()
@@ -150,7 +151,7 @@ class _Folding:
             )
             if fault:
                 return self._refused(names.PART_OPERATION_END, fault)
-        attributes = self._operation_fields()
+        attributes = self._operation_fields().copy()
         time_read = self.values.get(names.ATTEMPT_TIME_READ)
         if time_read is not None:
             attributes[names.ATTEMPT_TIME_READ] = time_read
@@ -186,11 +187,14 @@ class _Folding:
         return self._end(event, names.PART_RUN_END, attributes)
 
     def _operation_fields(self) -> dict[str, Value]:
-        attributes = self.operation_base()
-        values = self.values
-        for key in names.ATTEMPT_START_KEYS:
-            if key in values:
-                attributes[key] = values[key]
+        """What both events of the operation carry; built once, the end adds to a copy."""
+        attributes = self._fields
+        if attributes is None:
+            attributes = self._fields = self.operation_base()
+            values = self.values
+            for key in names.ATTEMPT_START_KEYS:
+                if key in values:
+                    attributes[key] = values[key]
         return attributes
 
     def _run_fields(self) -> dict[str, Value]:

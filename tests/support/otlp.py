@@ -57,7 +57,7 @@ def traces_protobuf(spans: Iterable[Span]) -> bytes:
     return request.SerializeToString()
 
 
-def _fill(target: Any, attributes: Mapping[str, object]) -> None:  # noqa: ANN401  protobuf container
+def _fill(target: Any, attributes: Mapping[str, object]) -> None:
     for key, value in attributes.items():
         target.add(key=key).value.CopyFrom(any_value(value))
 

@@ -1,0 +1,55 @@
+# `make demo` and `make test` work from a fresh clone: each makes .venv first if need be.
+
+PYTHON ?= python3
+VENV ?= .venv
+ARGS ?=
+
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+ROOT := $(filter 0,$(shell id -u))
+
+# What tests use beside Python, as package:program.
+SYSTEM := chromium:chromium
+
+.PHONY: demo test deps bench lint proto
+.DEFAULT_GOAL := test
+
+# A backend on a temporary store with a story in it; until Ctrl-C, or ARGS=--once.
+demo: $(INSTALLED)
+	@exec $(BIN)/flowmark-otel demo $(ARGS)
+
+# As root it installs the system packages that tests use; else those tests are skipped, by name.
+test: $(INSTALLED) $(if $(ROOT),deps)
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(INSTALLED)
+	$(BIN)/python -m tests.bench $(ARGS)
+
+# Generated code is checked in; a test compares it with what this writes.
+proto: $(INSTALLED)
+	$(BIN)/python proto/generate.py
+
+deps:
+	@packages=""; \
+	for pair in $(SYSTEM); do \
+	    command -v $${pair#*:} >/dev/null || packages="$$packages $${pair%:*}"; \
+	done; \
+	if [ -z "$$packages" ]; then exit 0; fi; \
+	if [ -n "$(ROOT)" ] && command -v apt-get >/dev/null; then \
+	    apt-get update -qq && \
+	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$packages; \
+	else \
+	    echo "missing:$$packages (as root, make deps installs them with apt-get)" >&2; exit 1; \
+	fi
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	    -c constraints.txt -e '.[all,dev]'
+	@touch $@

@@ -1,0 +1,63 @@
+"""What README and CONTRIBUTING tell people to do works as written."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.serving import Serving, run_cli
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text()
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
+
+
+def blocks(language: str, text: str = README) -> list[str]:
+    """The code blocks of a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def test_quick_start_records_what_it_says(tmp_path: Path) -> None:
+    """D4: the quick start, as pasted, records two attempts with the stock SDK alone."""
+    (program,) = blocks("python")
+    assert "flowmark_otel" not in program
+    with Serving(tmp_path / "store.db", "--insecure-no-auth") as backend:
+        endpoint = {"OTEL_EXPORTER_OTLP_ENDPOINT": backend.endpoint}
+        subprocess.run([sys.executable, "-c", program], env=os.environ | endpoint, check=True)
+        runs = backend.get("/runs")["items"]
+        assert [(run["workflow"], run["run_id"]) for run in runs] == [("crm.sync", "2026-03-01")]
+        (group,) = backend.get(f"/runs/{runs[0]['key']}/attempts")["items"]
+        assert [attempt["status"] for attempt in group["attempts"]] == ["failed", "completed"]
+        assert group["attempts"][0]["error"]["code"] == "CRM_UNAVAILABLE"
+        assert group["verdict"] == "after_retry"
+        listed = run_cli("runs", "list", "--endpoint", backend.endpoint)
+        assert "crm.sync" in listed.stdout
+
+
+def test_command_table_is_the_command_line() -> None:
+    """The table of commands names each command that there is, and no other."""
+    told = re.findall(r"^\| `flowmark-otel ([a-z]+)` \|", README, re.MULTILINE)
+    helped = run_cli("--help").stdout.partition("Commands:")[2]
+    assert sorted(told) == sorted(re.findall(r"^  ([a-z]+)", helped, re.MULTILINE))
+
+
+@pytest.mark.parametrize("text", [README, CONTRIBUTING], ids=["README", "CONTRIBUTING"])
+def test_make_targets_exist(text: str) -> None:
+    """Every `make` command that is told names a target of the Makefile."""
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    told = set(re.findall(r"\bmake ([a-z]+)\b", "\n".join(blocks("console", text))))
+    assert told
+    assert told <= targets
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "examples/README.md"])
+def test_links_lead_somewhere(name: str) -> None:
+    """Every relative link names a file of the tree."""
+    document = ROOT / name
+    links = re.findall(r"\]\(([^)#:]+)\)", document.read_text())
+    assert [link for link in links if not (document.parent / link).exists()] == []
