@@ -1,0 +1,1 @@
+"""The accepting backend: judge, store, read (D5)."""

@@ -1,0 +1,230 @@
+"""The accepting backend behind a listener: decode, fold, judge, answer (contract, section 4)."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final, NamedTuple
+
+from flowmark_otel import names
+from flowmark_otel.backend.keys import Keys, bearer
+from flowmark_otel.backend.payload import payload_of
+from flowmark_otel.backend.status import states
+from flowmark_otel.backend.store import Arrival, Batch, Store, Verdict
+from flowmark_otel.errors import Forbidden, Unavailable
+from flowmark_otel.fold import fold_log, fold_span
+from flowmark_otel.listen.protocol import Encoding, Reply, Signal
+from flowmark_otel.model import (
+    Envelope,
+    LogRecord,
+    Principal,
+    Receipt,
+    Refused,
+    Resource,
+    Sender,
+    Span,
+)
+from flowmark_otel.wire import decode, outcome, receipt, status
+
+INSECURE_PROJECT: Final = "default"
+DEADLINE_SECONDS: Final = 10.0
+_THREADS: Final = 2
+_MAX_SENDER_TEXT: Final = 200
+_SENDING_KINDS: Final = frozenset((names.KEY_INGEST,))
+_BAD: Final = re.compile("[\0\ud800-\udfff]")
+
+
+class Acceptor:
+    """Implements ``listen.protocol.Accepting`` on a store.
+
+    Decoding and folding run in two threads of its own, so the event loop stays free; ``close``
+    ends them. Close the listeners first, then this, then the store.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        keys: Keys,
+        *,
+        insecure: bool = False,
+        capabilities: Sequence[str] = (names.CAPABILITY,),
+    ) -> None:
+        self._store = store
+        self._keys = keys
+        self._capabilities = tuple(capabilities)
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="flowmark-accept")
+        self._anyone: Principal | None = None
+        if insecure:
+            project_id = keys.ensure_project(INSECURE_PROJECT)
+            self._anyone = Principal(project_id, INSECURE_PROJECT, names.KEY_INGEST)
+
+    def authenticate(self, authorization: str | None) -> Principal:
+        """Who is calling; raises Unauthenticated, Forbidden, or Unavailable."""
+        if self._anyone is not None:
+            return self._anyone
+        principal = self._keys.authenticate(bearer(authorization))
+        if principal.kind not in _SENDING_KINDS:
+            msg = f"a key of kind {principal.kind} may not send; use one of kind ingest"
+            raise Forbidden(msg)
+        return principal
+
+    async def accept(
+        self,
+        signal: Signal,
+        encoding: Encoding,
+        body: bytes,
+        principal: Principal,
+        user_agent: str | None,
+    ) -> Reply:
+        """Judge one request; the reply is made after its transaction is durable.
+
+        Raises Unparsable, or Unavailable where the store cannot take it within 10 seconds.
+        """
+        judging = self._judged(signal, encoding, body, principal, user_agent)
+        try:
+            bare, verdict = await asyncio.wait_for(judging, DEADLINE_SECONDS)
+        except asyncio.TimeoutError as error:
+            msg = "the store did not answer in time"
+            raise Unavailable(msg) from error
+        return self._reply(signal, encoding, verdict, bare=bare)
+
+    def capabilities(self) -> tuple[tuple[str, ...], str]:
+        """The capabilities and the stable id of this backend."""
+        return self._capabilities, self._store.backend_id
+
+    async def status(
+        self, event_ids: list[str], principal: Principal
+    ) -> list[tuple[str, str, str | None, str | None]]:
+        """``(event id, state, digest in hex, code)`` of each id, in the order asked."""
+        return await asyncio.get_running_loop().run_in_executor(
+            self._threads, states, self._store, principal.project_id, principal.origin, event_ids
+        )
+
+    def close(self) -> None:
+        """Wait for what is being read, then end the threads."""
+        self._threads.shutdown()
+
+    async def _judged(
+        self,
+        signal: Signal,
+        encoding: Encoding,
+        body: bytes,
+        principal: Principal,
+        user_agent: str | None,
+    ) -> tuple[int, Verdict]:
+        """The number of items without events, and what became of the events of the others."""
+        read = await asyncio.get_running_loop().run_in_executor(
+            self._threads, self._read, signal, encoding, body, principal, user_agent
+        )
+        if read.submitted is None:
+            return read.bare, _NOTHING
+        return read.bare, await asyncio.wrap_future(read.submitted)
+
+    def _read(
+        self,
+        signal: Signal,
+        encoding: Encoding,
+        body: bytes,
+        principal: Principal,
+        user_agent: str | None,
+    ) -> _Read:
+        reading, folding = _READERS[signal]
+        request = reading(body, encoding.wire)
+        arrivals: list[Arrival] = []
+        annotated = 0
+        senders: dict[int, Sender] = {}  # by identity: items of one resource share the object
+        for position, resource, record in request.marked:
+            sender = senders.get(id(resource))
+            if sender is None:
+                sender = senders[id(resource)] = _sender(user_agent, resource)
+            if isinstance(record, Refused):
+                events: Sequence[Envelope | Refused] = (record,)
+            else:
+                events = folding(record)
+            if not events:
+                continue
+            annotated += 1
+            for event in events:
+                payload = None
+                if isinstance(event, Refused) and not isinstance(record, Refused):
+                    payload = payload_of(record.attributes)
+                arrivals.append(Arrival(position, sender, event, payload))
+        submitted = None
+        if arrivals:
+            batch = Batch(principal.project_id, principal.origin, arrivals)
+            submitted = self._store.submit(batch)
+        return _Read(submitted, max(request.items - annotated, 0))
+
+    def _reply(self, signal: Signal, encoding: Encoding, verdict: Verdict, *, bare: int) -> Reply:
+        rejected = len(verdict.rejections)
+        received = verdict.stored + verdict.duplicate + rejected
+        body = Receipt(
+            capabilities=self._capabilities,
+            backend_id=self._store.backend_id,
+            stored=verdict.stored,
+            duplicate=verdict.duplicate,
+            received=received,
+            rejected=rejected,
+            rejections=tuple(verdict.rejections[: receipt.MAX_REJECTIONS]),
+            rejected_items=verdict.rejected_items,
+        )
+        form = encoding.wire
+        if received and rejected == received and not bare:
+            conflict = any(each.code == names.CONFLICT for each in verdict.rejections)
+            row = outcome.CONFLICT if conflict else outcome.REFUSED
+            code = outcome.ANSWERS[row].grpc
+            first = verdict.rejections[0]
+            message = f"all {rejected} events rejected; first: {first.code}: {first.message}"
+            return Reply(row, status.encode_status(code, message, form, receipt=body))
+        return Reply(outcome.OK, receipt.encode(body, form, signal.value))
+
+
+class _Read(NamedTuple):
+    """A request that was read: its events on their way, and how many items had none."""
+
+    submitted: Future[Verdict] | None
+    bare: int
+
+
+_NOTHING: Final = Verdict(0, 0, [], 0)
+
+
+def _fold_span(record: Span | LogRecord) -> Sequence[Envelope | Refused]:
+    return fold_span(record) if isinstance(record, Span) else ()
+
+
+def _fold_log(record: Span | LogRecord) -> Sequence[Envelope | Refused]:
+    folded = fold_log(record) if isinstance(record, LogRecord) else None
+    return () if folded is None else (folded,)
+
+
+_READERS: Final[
+    dict[
+        Signal,
+        tuple[
+            Callable[[bytes, str], decode.Request],
+            Callable[[Span | LogRecord], Sequence[Envelope | Refused]],
+        ],
+    ]
+] = {
+    Signal.TRACES: (decode.decode_traces, _fold_span),
+    Signal.LOGS: (decode.decode_logs, _fold_log),
+}
+
+
+def _sender(user_agent: str | None, resource: Resource) -> Sender:
+    return Sender(
+        _kept(user_agent),
+        _kept(resource.service_name),
+        _kept(resource.service_version),
+        _kept(resource.service_instance_id),
+    )
+
+
+def _kept(value: object) -> str | None:
+    """A text as it may be stored; None where there is none."""
+    if not isinstance(value, str) or not value:
+        return None
+    return _BAD.sub("\ufffd", value[:_MAX_SENDER_TEXT])

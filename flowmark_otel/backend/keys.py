@@ -1,0 +1,243 @@
+"""Project keys: made, shown once, looked up by their id, revoked (contract, section 4, Projects).
+
+A key is ``fmk_<id>_<secret>``. The secret has 256 random bits, so at rest a plain SHA-256 is
+enough: a slow hash protects what people think up, and would cost every request its time. An
+unknown id takes the same path as a wrong secret. What was read is remembered for two seconds, so
+a key revoked by another process is refused within that time, and one revoked here at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+import sqlite3
+import string
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from sqlalchemy import RowMapping, bindparam, insert, select, update
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.sql.expression import Executable
+
+from flowmark_otel import names
+from flowmark_otel.backend.store import Store, schema
+from flowmark_otel.backend.store.statements import execute
+from flowmark_otel.errors import Unauthenticated, Unavailable
+from flowmark_otel.model import Principal
+
+KINDS: Final = (names.KEY_INGEST, names.KEY_READ, names.KEY_ADMIN)
+REMEMBERED_SECONDS: Final = 2.0
+
+_PREFIX: Final = "fmk"
+_ID_ALPHABET: Final = string.ascii_lowercase + string.digits
+_ID_LENGTH: Final = 16
+_TOKEN: Final = re.compile(r"fmk_([A-Za-z0-9]{1,64})_([A-Za-z0-9]{1,128})")
+_SECRET_BYTES: Final = 32
+_MAX_REMEMBERED: Final = 1024
+_USED_EVERY_NS: Final = 60_000_000_000
+_WRITE_SECONDS: Final = 30.0
+_NO_HASH: Final = bytes(32)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key as it may be shown: never its secret; times in epoch nanoseconds."""
+
+    key_id: str
+    project: str
+    kind: str
+    created_at: int
+    expires_at: int | None
+    revoked_at: int | None
+    last_used_at: int | None
+
+
+class _Remembered(NamedTuple):
+    """What was read of a key, and when (monotonic seconds)."""
+
+    row: RowMapping
+    read_at: float
+
+
+class Keys:
+    """The keys of a store; every method may be called from any thread.
+
+    Writes go through the store's one writer. ``authenticate`` never waits for it.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._clock = store.clock
+        self._remembered: dict[str, _Remembered] = {}
+        self._used: dict[str, int] = {}  # epoch nanoseconds of the last note, by key id
+
+    def ensure_project(self, name: str) -> int:
+        """The id of the project of this name, made if it is missing."""
+        now = self._clock.now_ns()
+
+        def job(connection: sqlite3.Connection) -> int:
+            return _project(connection, name, now)
+
+        return self._store.write(job).result(_WRITE_SECONDS)
+
+    def create(self, project: str, kind: str, expires_at: int | None = None) -> tuple[str, str]:
+        """Make a key: its id, and the token that is shown this once.
+
+        ``expires_at`` in epoch nanoseconds. Raises ValueError for a kind that does not exist.
+        """
+        if kind not in KINDS:
+            msg = f"kind must be one of {', '.join(KINDS)}, found {kind!r}"
+            raise ValueError(msg)
+        key_id = "".join(secrets.choice(_ID_ALPHABET) for _ in range(_ID_LENGTH))
+        secret = secrets.token_hex(_SECRET_BYTES)
+        now = self._clock.now_ns()
+
+        def job(connection: sqlite3.Connection) -> None:
+            row = {
+                "id": key_id,
+                "project_id": _project(connection, project, now),
+                "kind": kind,
+                "secret_hash": _hash(secret),
+                "created_at": now,
+                "expires_at": expires_at,
+            }
+            execute(connection, insert(schema.keys).values(row))
+
+        self._store.write(job).result(_WRITE_SECONDS)
+        return key_id, f"{_PREFIX}_{key_id}_{secret}"
+
+    def list(self) -> list[Key]:
+        """All keys, revoked ones too, oldest first."""
+        keys, projects = schema.keys.c, schema.projects.c
+        asked = (
+            select(
+                keys.id,
+                projects.name,
+                keys.kind,
+                keys.created_at,
+                keys.expires_at,
+                keys.revoked_at,
+                keys.last_used_at,
+            )
+            .join_from(schema.keys, schema.projects)
+            .order_by(keys.created_at, keys.id)
+        )
+        with self._store.engine.connect() as connection:
+            return [Key(*row) for row in connection.execute(asked)]
+
+    def revoke(self, key_id: str) -> bool:
+        """Revoke a key for good; False if there is none of this id."""
+        keys = schema.keys
+        now = self._clock.now_ns()
+
+        def job(connection: sqlite3.Connection) -> bool:
+            found = execute(connection, select(keys.c.id).where(keys.c.id == key_id)).fetchone()
+            unrevoked = (keys.c.id == key_id) & keys.c.revoked_at.is_(None)
+            execute(connection, update(keys).where(unrevoked).values(revoked_at=now))
+            return found is not None
+
+        known = self._store.write(job).result(_WRITE_SECONDS)
+        self._remembered.pop(key_id, None)
+        return known
+
+    def authenticate(self, token: str) -> Principal:
+        """Whom a token stands for.
+
+        Raises Unauthenticated, whatever is wrong with it, or Unavailable if the store cannot be
+        read.
+        """
+        key_id, secret = _parse(token)
+        row = self._row(key_id)
+        known = _NO_HASH if row is None else row["secret_hash"]
+        matches = hmac.compare_digest(known, _hash(secret))
+        now = self._clock.now_ns()
+        if row is None or not matches or not _valid(row, now):
+            msg = "the key is unknown, expired or revoked"
+            raise Unauthenticated(msg)
+        self._note_use(row, now)
+        return Principal(row["project_id"], row["project"], row["kind"], row["id"])
+
+    def _row(self, key_id: str) -> RowMapping | None:
+        now = self._clock.monotonic()
+        remembered = self._remembered.get(key_id)
+        if remembered is not None and now - remembered.read_at < REMEMBERED_SECONDS:
+            return remembered.row
+        try:
+            with self._store.engine.connect() as connection:
+                row = connection.execute(_ASKED, {"key_id": key_id}).mappings().one_or_none()
+        except SQLAlchemyError as error:
+            msg = "the store cannot be read"
+            raise Unavailable(msg) from error
+        if row is None:
+            self._remembered.pop(key_id, None)
+            return None
+        if len(self._remembered) >= _MAX_REMEMBERED:
+            self._remembered.clear()
+        self._remembered[key_id] = _Remembered(row, now)
+        return row
+
+    def _note_use(self, row: RowMapping, now: int) -> None:
+        """Keep ``last_used_at`` about right, at most once a minute; nobody waits for it."""
+        key_id = row["id"]
+        noted = max(row["last_used_at"] or 0, self._used.get(key_id, 0))
+        if now - noted < _USED_EVERY_NS:
+            return
+        if len(self._used) >= _MAX_REMEMBERED:
+            self._used.clear()
+        self._used[key_id] = now
+        keys = schema.keys
+
+        def job(connection: sqlite3.Connection) -> None:
+            execute(connection, update(keys).where(keys.c.id == key_id).values(last_used_at=now))
+
+        try:
+            self._store.write(job)
+        except Unavailable:
+            # The store is closing: the request is answered by its own verdict, not by this one.
+            self._used.pop(key_id, None)
+
+
+_ASKED: Final[Executable] = (
+    select(schema.keys, schema.projects.c.name.label("project"))
+    .join_from(schema.keys, schema.projects)
+    .where(schema.keys.c.id == bindparam("key_id"))
+)
+
+
+def bearer(authorization: str | None) -> str:
+    """The token in an ``authorization`` header; raises Unauthenticated where there is none."""
+    scheme, _, token = (authorization or "").strip().partition(" ")
+    token = token.strip()
+    if scheme.lower() != "bearer" or not token:
+        msg = "send the header: authorization: Bearer fmk_..."
+        raise Unauthenticated(msg)
+    return token
+
+
+def _parse(token: str) -> tuple[str, str]:
+    match = _TOKEN.fullmatch(token)
+    if match is None:
+        msg = "the key has not the form fmk_<id>_<secret>"
+        raise Unauthenticated(msg)
+    return match[1], match[2]
+
+
+def _hash(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode("utf-8", "replace")).digest()
+
+
+def _valid(row: RowMapping, now: int) -> bool:
+    expires = row["expires_at"]
+    return row["revoked_at"] is None and (expires is None or now < expires)
+
+
+def _project(connection: sqlite3.Connection, name: str, now: int) -> int:
+    projects = schema.projects
+    asked = select(projects.c.id).where(projects.c.name == name)
+    found = execute(connection, asked).fetchone()
+    if found is None:
+        execute(connection, insert(projects).values(name=name, created_at=now))
+        found = execute(connection, asked).fetchone()
+    return int(found[0])

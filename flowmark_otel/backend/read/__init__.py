@@ -1,0 +1,15 @@
+"""Reading: questions about one project → views (contract, section 5)."""
+
+from flowmark_otel.backend.read.errors import BadParameter, NotFound
+from flowmark_otel.backend.read.filters import RunFilters
+from flowmark_otel.backend.read.reader import DEFAULT_LIMIT, MAX_LIMIT, Readable, Reader
+
+__all__ = [
+    "DEFAULT_LIMIT",
+    "MAX_LIMIT",
+    "BadParameter",
+    "NotFound",
+    "Readable",
+    "Reader",
+    "RunFilters",
+]

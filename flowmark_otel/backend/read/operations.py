@@ -1,0 +1,228 @@
+"""The occurrences and groups of one run, paged, and the evidence behind a page of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from sqlalchemy import ColumnElement, Connection, case, exists, func, select, tuple_
+
+from flowmark_otel import names
+from flowmark_otel.backend.read import cursor, render
+from flowmark_otel.backend.read.evidence import (
+    DbRow,
+    belongs,
+    chunks,
+    conflicts,
+    conflicts_with,
+    events_by_id,
+    observed_events,
+)
+from flowmark_otel.backend.read.runs import RunRow
+from flowmark_otel.backend.read.tries import GroupKey
+from flowmark_otel.backend.store import schema
+from flowmark_otel.backend.views import GroupView, OccurrenceView, Page
+from flowmark_otel.fold.groups import groups
+from flowmark_otel.fold.rows import Accepted, Conflicting
+from flowmark_otel.fold.state import Occurrence, occurrences
+
+MOST_ELSEWHERE: Final = 20
+"""So many runs are named in ``elsewhere``, the latest of them."""
+
+_LOOKED_AT: Final = 1000  # a group id that every run uses must not make a page slow
+_ACCEPTED: Final = "accepted"
+_REJECTED: Final = "rejected"
+_columns = schema.occurrences.c
+_rejections = schema.rejections.c
+
+# The order of arrival of whichever of start and end came first.
+_FIRST: Final[ColumnElement[int]] = case(
+    (_columns.start_event.is_(None), _columns.end_event),
+    (_columns.end_event.is_(None), _columns.start_event),
+    (_columns.start_event < _columns.end_event, _columns.start_event),
+    else_=_columns.end_event,
+)
+
+
+def occurrence_page(
+    connection: Connection, project_id: int, run: RunRow, limit: int, after: str | None
+) -> Page[OccurrenceView]:
+    """Occurrences by first arrival."""
+    name = f"operations {run.key.hex()}"
+    (begin,) = cursor.decode(name, after, (int,)) or (0,)
+    rows = connection.execute(
+        select(_columns.start_event, _columns.end_event, _FIRST.label("first"))
+        .where(
+            _columns.run == run.id,
+            _columns.fields.is_not(None),
+            begin < _FIRST,
+        )
+        .order_by(_FIRST)
+        .limit(limit + 1)
+    ).all()
+    shown = rows[:limit]
+    found, _ = _evidence(connection, project_id, run, shown)
+    more = cursor.encode(name, (shown[-1].first,)) if len(rows) > limit else None
+    return Page(tuple(map(render.occurrence, found)), more)
+
+
+def group_page(
+    connection: Connection, project_id: int, run: RunRow, limit: int, after: str | None
+) -> Page[GroupView]:
+    """Groups by first arrival; those known only from rejected evidence come last."""
+    name = f"attempts {run.key.hex()}"
+    part, begin = cursor.decode(name, after, (str, int)) or (_ACCEPTED, 0)
+    listed: list[tuple[str, int, GroupKey]] = []
+    if part == _ACCEPTED:
+        listed += _accepted_groups(connection, run, int(begin), limit + 1)
+        begin = 0
+    if len(listed) <= limit:
+        room = limit + 1 - len(listed)
+        listed += _rejected_groups(connection, project_id, run, int(begin), room)
+    more = cursor.encode(name, listed[limit - 1][:2]) if len(listed) > limit else None
+    keys = [key for _, _, key in listed[:limit]]
+    rows = [
+        row
+        for some in chunks(keys)
+        for row in connection.execute(
+            select(_columns.start_event, _columns.end_event).where(
+                _columns.run == run.id,
+                tuple_(_columns.operation, _columns.group_id).in_(some),
+                _columns.group_id.is_not(None),
+            )
+        )
+    ]
+    found, rejected = _evidence(connection, project_id, run, rows)
+    by_key = {(group.operation, group.group_id): group for group in groups(found, rejected)}
+    elsewhere = _elsewhere(connection, project_id, run, keys)
+    return Page(tuple(render.group(by_key[key], elsewhere.get(key, ())) for key in keys), more)
+
+
+def _accepted_groups(
+    connection: Connection, run: RunRow, begin: int, limit: int
+) -> list[tuple[str, int, GroupKey]]:
+    first = func.min(_FIRST)
+    statement = (
+        select(_columns.operation, _columns.group_id, first)
+        .where(_columns.run == run.id, _columns.group_id.is_not(None))
+        .group_by(_columns.operation, _columns.group_id)
+        .having(first > begin)
+        .order_by(first)
+        .limit(limit)
+    )
+    return [
+        (_ACCEPTED, position, (operation, group_id))
+        for operation, group_id, position in connection.execute(statement)
+    ]
+
+
+def _rejected_groups(
+    connection: Connection, project_id: int, run: RunRow, begin: int, limit: int
+) -> list[tuple[str, int, GroupKey]]:
+    first = func.min(_rejections.id)
+    named = connection.execute(
+        select(_rejections.operation, _rejections.group_id, first)
+        .where(
+            _rejections.run == run.id,
+            belongs(_rejections.project_id, project_id),
+            _rejections.code == names.CONFLICT,
+            _rejections.group_id.is_not(None),
+        )
+        .group_by(_rejections.operation, _rejections.group_id)
+        .having(first > begin)
+        .order_by(first)
+    ).all()
+    if not named:
+        return []
+    rows = connection.execute(
+        select(_columns.operation, _columns.group_id)
+        .where(_columns.run == run.id, _columns.group_id.is_not(None))
+        .distinct()
+    )
+    accepted = set(map(tuple, rows))
+    listed = [
+        (_REJECTED, position, (operation, group_id))
+        for operation, group_id, position in named
+        if (operation, group_id) not in accepted
+    ]
+    return listed[:limit]
+
+
+def _evidence(
+    connection: Connection, project_id: int, run: RunRow, rows: Sequence[DbRow]
+) -> tuple[tuple[Occurrence, ...], list[Conflicting]]:
+    """The occurrences whose start and end events ``rows`` name, by first arrival.
+
+    And the rejected events that matter to them, or to any other place of the run.
+    """
+    ids = [event for row in rows for event in (row.start_event, row.end_event)]
+    events: list[Accepted] = list(events_by_id(connection, project_id, ids))
+    shown = {event.attributes[names.OPERATION_ID] for event in events}
+    events += (
+        event
+        for event in observed_events(connection, project_id, run.id)
+        if event.attributes[names.OPERATION_ID] in shown
+    )
+    rejected = {
+        record.order: record
+        for record in (
+            *conflicts(connection, project_id, [run.id])[run.id],
+            *conflicts_with(connection, project_id, run.id, run.origin, events),
+        )
+    }
+    found = list(rejected.values())
+    return occurrences(events, found), found
+
+
+def _elsewhere(
+    connection: Connection, project_id: int, run: RunRow, keys: Sequence[GroupKey]
+) -> dict[GroupKey, Sequence[bytes]]:
+    """The keys of the runs of the same project and origin that name the same group."""
+    other = schema.occurrences.alias("other")
+    repeated: list[DbRow] = []
+    for some in chunks(keys):
+        repeated += connection.execute(
+            select(_columns.operation, _columns.group_id)
+            .where(
+                _columns.run == run.id,
+                tuple_(_columns.operation, _columns.group_id).in_(some),
+                _columns.group_id.is_not(None),
+                exists().where(
+                    other.c.group_id == _columns.group_id,
+                    other.c.operation == _columns.operation,
+                    other.c.run != run.id,
+                    other.c.group_id.is_not(None),
+                ),
+            )
+            .distinct()
+        )
+    found: dict[GroupKey, Sequence[bytes]] = {}
+    runs = schema.runs.c
+    for operation, group_id in repeated:
+        named = (
+            select(_columns.run)
+            .where(
+                _columns.group_id == group_id,
+                _columns.group_id.is_not(None),
+                _columns.operation == operation,
+                _columns.run != run.id,
+            )
+            .order_by(_columns.run.desc())
+            .limit(_LOOKED_AT)
+            .subquery()
+        )
+        found[operation, group_id] = (
+            connection.execute(
+                select(runs.key)
+                .where(
+                    runs.id.in_(select(named.c.run)),
+                    belongs(runs.project_id, project_id),
+                    runs.origin == run.origin,
+                )
+                .order_by(runs.id.desc())
+                .limit(MOST_ELSEWHERE)
+            )
+            .scalars()
+            .all()
+        )
+    return found

@@ -1,0 +1,1 @@
+"""Alembic scripts of the store's schema; loaded by ``store.migrate`` only."""

@@ -1,0 +1,1 @@
+"""One script a schema revision, in order."""
