@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -25,19 +25,24 @@ class Api(NamedTuple):
 
     def get(self, path: str, **query: object) -> Any:
         """The JSON of a success."""
-        answer = self.answer(path, **query)
+        answer = self.answer(path, query=query)
         assert answer.status_code == requests.codes.ok, answer.text
         return answer.json()
 
     def answer(
-        self, path: str, authorization: str | None = "", method: str = "GET", **query: object
+        self,
+        path: str,
+        authorization: str | None = "",
+        *,
+        method: str = "GET",
+        query: Mapping[str, object] | None = None,
     ) -> requests.Response:
         """Any answer; ``authorization`` is the read key's unless given, None sends none."""
         sent = self.running.read if authorization == "" else authorization
         return requests.request(
             method,
             f"http://{self.running.http}/api/v1{path}",
-            params={name: str(value) for name, value in query.items()},
+            params={name: str(value) for name, value in (query or {}).items()},
             headers={} if sent is None else {"authorization": sent},
             timeout=WAIT,
         )

@@ -1,0 +1,1 @@
+"""The commands of ``flowmark-otel``, one module each (contract, section 7)."""

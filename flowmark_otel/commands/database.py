@@ -1,0 +1,50 @@
+"""A store as commands open it: the option ``--db``, and what is said where there is none."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, TypeVar
+
+import click
+
+from flowmark_otel.backend.store import Store, open_store
+from flowmark_otel.backend.store.sqlite import path_of
+from flowmark_otel.config import ServeOptions, resolve
+from flowmark_otel.errors import FlowmarkError
+
+Decorated = TypeVar("Decorated", bound=Callable[..., object])
+
+_VARIABLE: Final = "FLOWMARK_SERVE_DB"
+
+
+def database(command: Decorated) -> Decorated:
+    """The option ``--db``, passed as ``db``; None is the store that ``serve`` takes by default."""
+    return click.option(
+        "--db",
+        metavar="URL",
+        help=f"Store, such as sqlite:////var/lib/flowmark.db; default as serve ({_VARIABLE}).",
+    )(command)
+
+
+def url_of(db: str | None) -> str:
+    """The URL of the store, the default one included; raises ConfigurationError."""
+    return resolve(
+        ServeOptions, {"db": db}, {_VARIABLE: os.environ.get(_VARIABLE, "")}
+    ).database_url
+
+
+@contextmanager
+def existing(db: str | None) -> Iterator[Store]:
+    """A store that is there already, open for the block; reading must not make one."""
+    url = url_of(db)
+    path = path_of(url)
+    if not path.is_file():
+        msg = f"there is no store at {path}; name one with --db, or start one with serve"
+        raise FlowmarkError(msg)
+    store = open_store(url)
+    try:
+        yield store
+    finally:
+        store.close()

@@ -1,0 +1,101 @@
+"""``keys create | list | revoke``: project keys, on the store itself (contract, section 4)."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+from rich.table import Table
+
+from flowmark_otel.backend.keys import KINDS, Key, Keys
+from flowmark_otel.backend.store import open_store
+from flowmark_otel.backend.views import rfc3339
+from flowmark_otel.clock import SystemClock
+from flowmark_otel.commands.console import NO, as_json, cell, console, print_json, printable
+from flowmark_otel.commands.database import database, existing, url_of
+from flowmark_otel.commands.moments import moment
+from flowmark_otel.model import MAX_NAME, check_text
+
+
+@click.group()
+def command() -> None:
+    """Make, list and revoke the keys of projects, with --db on the store itself."""
+
+
+@command.command()
+@database
+@click.option("--project", metavar="NAME", required=True, help="Made if it is missing.")
+@click.option("--kind", type=click.Choice(KINDS), required=True)
+@click.option("--expires", type=moment, metavar="DATE", help="2027-01-31 or 2027-01-31T12:00:00Z.")
+@as_json
+def create(
+    db: str | None, project: str, kind: str, expires: int | None, *, json_output: bool
+) -> None:
+    """Make a key; it is shown this once and stored hashed."""
+    try:
+        check_text("--project", project, MAX_NAME)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    if expires is not None and expires <= SystemClock().now_ns():
+        msg = f"--expires must lie ahead, found {rfc3339(expires)}"
+        raise click.UsageError(msg)
+    store = open_store(url_of(db))
+    try:
+        key_id, token = Keys(store).create(project, kind, expires)
+    finally:
+        store.close()
+    if json_output:
+        print_json({"key_id": key_id, "key": token, "project": project, "kind": kind})
+    else:
+        click.echo(token)
+
+
+@command.command(name="list")
+@database
+@as_json
+def list_keys(db: str | None, *, json_output: bool) -> None:
+    """List all keys, revoked ones too, never their secrets."""
+    with existing(db) as store:
+        found = Keys(store).list()
+    if json_output:
+        print_json({"items": [_document(key) for key in found]})
+        return
+    table = Table("key id", "project", "kind", "created", "expires", "revoked", "last used")
+    for key in found:
+        times = (key.created_at, key.expires_at, key.revoked_at, key.last_used_at)
+        shown = [None if time is None else rfc3339(time)[:19] + "Z" for time in times]
+        table.add_row(*map(cell, (key.key_id, key.project, key.kind, *shown)))
+    console().print(table)
+
+
+@command.command()
+@database
+@click.argument("key_id")
+@as_json
+def revoke(db: str | None, key_id: str, *, json_output: bool) -> None:
+    """Revoke a key for good; KEY_ID is the middle part of fmk_<id>_<secret>."""
+    with existing(db) as store:
+        known = Keys(store).revoke(key_id)
+    if json_output:
+        print_json({"key_id": key_id, "revoked": known})
+    elif known:
+        click.echo(f"revoked {key_id}; a serve that runs refuses it within two seconds")
+    else:
+        click.echo(f"there is no key {printable(key_id)!r}; keys list names all")
+    if not known:
+        sys.exit(NO)
+
+
+def _document(key: Key) -> dict[str, object]:
+    def time(value: int | None) -> str | None:
+        return None if value is None else rfc3339(value)
+
+    return {
+        "key_id": key.key_id,
+        "project": key.project,
+        "kind": key.kind,
+        "created_at": time(key.created_at),
+        "expires_at": time(key.expires_at),
+        "revoked_at": time(key.revoked_at),
+        "last_used_at": time(key.last_used_at),
+    }

@@ -1,0 +1,134 @@
+"""``send FILE…``: puts captured telemetry into a backend and judges each receipt (A22)."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import click
+from rich.console import Console
+from rich.progress import Progress
+
+from flowmark_otel import names
+from flowmark_otel.commands.check import FILES
+from flowmark_otel.commands.console import NO, as_json, print_json, printable
+from flowmark_otel.commands.files import Captured, captured
+from flowmark_otel.commands.receipts import (
+    Answer,
+    Expected,
+    Judgement,
+    expected_of,
+    failed,
+    judge,
+)
+from flowmark_otel.commands.remote import Backend, remote
+from flowmark_otel.errors import Unavailable, Unparsable
+
+_CONTENT_TYPES: Final = {"json": "application/json", "protobuf": "application/x-protobuf"}
+_STOPS: Final = frozenset({names.REASON_UNAVAILABLE, names.REASON_UNAUTHORIZED})
+
+
+class Sent(NamedTuple):
+    """One request and what became of it."""
+
+    place: str
+    size: int
+    judgement: Judgement
+
+
+@click.command()
+@FILES
+@remote
+@as_json
+def command(files: tuple[Path, ...], backend: Backend, *, json_output: bool) -> None:
+    """Send OTLP JSON, JSON lines or protobuf to a backend, one request after the other.
+
+    Files go as they are; only metrics are left out. Sending a file again is harmless: what is
+    known already is answered as duplicate. Exits with 1 if anything was not acknowledged.
+    """
+    requests = chain.from_iterable(captured(path) for path in files)
+    total = sum(path.stat().st_size for path in files)
+    totals: Counter[str] = Counter()
+    refused: list[Sent] = []
+    count = 0
+    terminal = Console(stderr=True)
+    with Progress(console=terminal, transient=True, disable=not terminal.is_terminal) as progress:
+        task = progress.add_task("sending", total=total)
+        for sent in _send(requests, backend):
+            progress.advance(task, sent.size)
+            count += 1
+            totals.update(sent.judgement.states)
+            if sent.judgement.reason:
+                refused.append(sent)
+    if json_output:
+        print_json(_document(count, totals, refused))
+    else:
+        _print(backend.endpoint, count, totals, refused)
+    if refused:
+        sys.exit(NO)
+
+
+def _send(requests: Iterator[Captured], backend: Backend) -> Iterator[Sent]:
+    """Post each request; stops at the first one that no other could do better than."""
+    for request in requests:
+        judgement = _post(request, backend)
+        yield Sent(request.place, len(request.body), judgement)
+        if judgement.reason in _STOPS:
+            return
+
+
+def _post(request: Captured, backend: Backend) -> Judgement:
+    if not request.signal:
+        return Judgement(reason="not_sent", detail=request.fault) if request.fault else Judgement()
+    try:
+        expected = expected_of(request.decode())
+    except Unparsable:
+        expected = Expected(0, opts_in=False)  # the backend says what is wrong
+    try:
+        answer = backend.post(
+            f"/v1/{request.signal}", request.body, _CONTENT_TYPES[request.encoding]
+        )
+    except Unavailable as error:
+        return failed(names.REASON_UNAVAILABLE, expected, str(error))
+    return judge(
+        Answer(
+            answer.status_code,
+            answer.headers.get("content-type", ""),
+            answer.content,
+            request.encoding,
+        ),
+        expected,
+    )
+
+
+def _print(endpoint: str, count: int, totals: Counter[str], refused: list[Sent]) -> None:
+    for sent in refused:
+        judgement = sent.judgement
+        detail = f": {printable(judgement.detail)}" if judgement.detail else ""
+        click.echo(f"{printable(sent.place)}: not acknowledged, {judgement.reason}{detail}")
+        for rejection in judgement.rejections:
+            named = rejection.event_id or f"item {rejection.item}"
+            click.echo(f"  {rejection.code}: {printable(named)}: {printable(rejection.message)}")
+    states = ", ".join(f"{number} {state}" for state, number in sorted(totals.items()))
+    click.echo(f"{count} requests to {endpoint}: {states or 'no events of ours'}")
+
+
+def _document(count: int, totals: Counter[str], refused: list[Sent]) -> dict[str, object]:
+    return {
+        "acknowledged": not refused,
+        "requests": count,
+        "events": dict(sorted(totals.items())),
+        "failed": [
+            {
+                "place": sent.place,
+                "reason": sent.judgement.reason,
+                "detail": sent.judgement.detail,
+                "rejections": [rejection._asdict() for rejection in sent.judgement.rejections],
+            }
+            for sent in refused
+        ],
+    }

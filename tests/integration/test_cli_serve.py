@@ -1,0 +1,281 @@
+"""``serve`` and what is asked of it from the command line: first start, keys, doctor, runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from click.testing import CliRunner, Result
+
+from flowmark_otel.commands.root import root
+from tests.support.payloads import JSON, as_json, request, span
+from tests.support.serving import Serving
+
+TRY = {
+    "flowmark.attempt.group_id": "customer-batch-42",
+    "flowmark.workflow.name": "crm.sync",
+    "flowmark.run.id": "run-1",
+}
+NAMED = {"flowmark.operation.name": "copy"}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the module's backend keeps its store."""
+    return tmp_path_factory.mktemp("serve") / "flowmark.db"
+
+
+@pytest.fixture(scope="module")
+def serving(store: Path) -> Iterator[Serving]:
+    """A backend with keys, on a store that is new."""
+    with Serving(store) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def recorded(serving: Serving) -> str:
+    """The run id of a failed and a completed attempt, sent with the ingest key."""
+    spans = [
+        span(1, {**TRY, "flowmark.attempt.number": 1}, status={"code": 2}),
+        span(2, {**TRY, "flowmark.attempt.number": 2}),
+        span(
+            3,
+            {
+                "flowmark.workflow.name": "crm.sync",
+                "flowmark.run.id": "run-1",
+                "flowmark.run.outcome": "complete",
+                "flowmark.run.result.imported": 3,
+            },
+        ),
+        span(4, {"flowmark.run.id": "run-1", "flowmark.attempt.group_id": "half"}),
+        *(
+            span(number, {"flowmark.run.id": "twin", "flowmark.workflow.name": workflow, **NAMED})
+            for number, workflow in ((5, "import"), (6, "export"))
+        ),
+    ]
+    answer = requests.post(
+        f"{serving.endpoint}/v1/traces",
+        data=as_json(request(spans)),
+        headers={"content-type": JSON, "authorization": f"Bearer {serving.keys[0]}"},
+        timeout=30,
+    )
+    assert answer.status_code == 200, answer.text
+    return "run-1"
+
+
+def invoke(*arguments: str) -> Result:
+    """Run a command in this process."""
+    return CliRunner().invoke(root, arguments)
+
+
+def cli(*arguments: str) -> Any:
+    """The JSON document of a command that succeeds."""
+    answer = invoke(*arguments, "--json")
+    assert answer.exit_code == 0, answer.output
+    return json.loads(answer.stdout)
+
+
+def test_first_start_prints_keys_once(store: Path, tmp_path: Path) -> None:
+    """D5: a new store gets an ingest and a read key, shown at the first start and never again."""
+    path = tmp_path / "new.db"
+    with Serving(path) as first:
+        assert len(first.keys) == 2
+        assert first.lines[-1] == f"ready grpc={first.grpc} http={first.http}"
+    assert first.stop() == 0
+    with Serving(path) as second:
+        assert second.lines == [f"ready grpc={second.grpc} http={second.http}"]
+    assert path != store
+
+
+def test_the_printed_line_sends_a_first_span(serving: Serving) -> None:
+    """D4: the line that the first start prints sends a span with the stock exporter as it is."""
+    [line] = [line for line in serving.lines if "OTEL_EXPORTER_OTLP_ENDPOINT" in line]
+    sent = subprocess.run(
+        ["sh", "-c", line.strip()], capture_output=True, text=True, timeout=50, check=False
+    )
+    assert sent.returncode == 0, sent.stderr
+    [run] = serving.get("/runs", serving.keys[1], operation="say-hello")["items"]
+    [group] = serving.get(f"/runs/{run['key']}/attempts", serving.keys[1])["items"]
+    assert (group["group_id"], group["attempts"][0]["status"]) == ("hello", "completed")
+
+
+@pytest.mark.needs("openssl")
+def test_over_tls_the_printed_line_and_the_commands_work(tmp_path: Path) -> None:
+    """D5: with a certificate of one's own the first span, doctor and runs go over TLS."""
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
+            *("-keyout", str(key), "-out", str(certificate), "-subj", "/CN=localhost"),
+            *("-addext", "subjectAltName=IP:127.0.0.1"),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    trusted = ("--certificate", str(certificate))
+    # Bundles that the environment names would replace the exporter's own.
+    env = {name: value for name, value in os.environ.items() if "CA_BUNDLE" not in name}
+    with Serving(
+        tmp_path / "s.db", "--tls-cert", str(certificate), "--tls-key", str(key)
+    ) as serving:
+        [line] = [line for line in serving.lines if "OTEL_EXPORTER_OTLP_ENDPOINT" in line]
+        subprocess.run(["sh", "-c", line.strip()], check=True, env=env, timeout=50)
+        where = ("--endpoint", f"https://{serving.http}", *trusted)
+        runs = cli("runs", *where, "--api-key", serving.keys[1])["items"]
+        assert [run["counts"]["attempts"] for run in runs] == [1]
+        asked = (*where, "--grpc-endpoint", serving.grpc, "--api-key", serving.keys[0])
+        assert {each["state"] for each in cli("doctor", *asked)["findings"]} == {"ok"}
+        untrusted = invoke("runs", "--endpoint", f"https://{serving.http}")
+        assert untrusted.exit_code == 1
+        assert "certificate" in untrusted.stderr
+
+
+def test_runs_through_the_api_and_from_the_store_are_the_same(
+    serving: Serving, recorded: str
+) -> None:
+    """A9: runs and their attempts read the same through the API and from the store itself."""
+    api = ("--endpoint", serving.endpoint, "--api-key", serving.keys[1])
+    own = ("--db", serving.url)
+    listed = cli("runs", "list", "--workflow", "crm.sync", *api)
+    assert [run["run_id"] for run in listed["items"]] == [recorded]
+    assert cli("runs", "--workflow", "crm.sync", *own) == listed
+    shown = cli("runs", "show", recorded, *api)
+    assert cli("runs", "show", listed["items"][0]["key"], *own) == shown
+    [group] = shown["attempts"]
+    assert [attempt["status"] for attempt in group["attempts"]] == ["failed", "completed"]
+    assert shown["run"]["result"] == {"imported": 3}
+
+
+def test_runs_show_names_places_and_verdict(serving: Serving, recorded: str) -> None:
+    """A9: a person sees each attempt by its ordinal, how it ended, and the span behind it."""
+    answer = invoke("runs", "show", recorded, "--db", serving.url)
+    assert answer.exit_code == 0, answer.stderr
+    for words in ("customer-batch-42", "failed", "completed after retry", f"{2:016x}"):
+        assert words in answer.stdout
+
+
+@pytest.mark.parametrize("source", ["api", "db"])
+def test_an_unknown_run_is_a_no(serving: Serving, recorded: str, source: str) -> None:
+    """D5: asking for a run that is not there exits with 1 and says what to do."""
+    assert recorded
+    where = (
+        ("--db", serving.url)
+        if source == "db"
+        else ("--endpoint", serving.endpoint, "--api-key", serving.keys[1])
+    )
+    answer = invoke("runs", "show", "no-such-run", *where)
+    assert answer.exit_code == 1
+    assert "'no-such-run'" in answer.stderr
+    assert "runs list" in answer.stderr
+
+
+def test_a_run_id_of_several_workflows_asks_for_the_key(serving: Serving, recorded: str) -> None:
+    """A17: a run is named by workflow and run id; an id that two workflows have is not guessed."""
+    assert recorded
+    answer = invoke("runs", "show", "twin", "--db", serving.url)
+    assert answer.exit_code == 1
+    for run in serving.get("/runs", serving.keys[1], run_id="twin")["items"]:
+        assert f"{run['key']} ({run['workflow']})" in answer.stderr
+        shown = cli("runs", "show", run["key"], "--db", serving.url)
+        assert [each["operation"] for each in shown["operations"]] == ["copy"]
+
+
+def test_runs_without_a_key_says_which_key(serving: Serving) -> None:
+    """D5: a missing or wrong kind of key is named, with the mend."""
+    answer = invoke("runs", "--endpoint", serving.endpoint)
+    assert answer.exit_code == 1
+    assert "read key" in answer.stderr
+    answer = invoke("runs", "--endpoint", serving.endpoint, "--api-key", serving.keys[0])
+    assert answer.exit_code == 1
+    assert "use a read key" in answer.stderr
+
+
+def test_doctor_finds_a_backend_well(serving: Serving) -> None:
+    """A22: doctor says that both transports answer, the key may send, the receipt comes back."""
+    where = ("--endpoint", serving.endpoint, "--grpc-endpoint", serving.grpc)
+    found = cli("doctor", *where, "--api-key", serving.keys[0])
+    states = {finding["name"]: finding["state"] for finding in found["findings"]}
+    assert states == dict.fromkeys(
+        ("http", "clock", "authorisation", "acknowledgement", "grpc"), "ok"
+    )
+    assert found["versions"]["grpcio"]
+
+
+def test_doctor_says_no(serving: Serving) -> None:
+    """A22: a read key, no key and a dead address are told apart, each with exit code 1."""
+    where = ("--endpoint", serving.endpoint, "--grpc-endpoint", serving.grpc)
+    reading = invoke("doctor", *where, "--api-key", serving.keys[1])
+    assert reading.exit_code == 1
+    assert reading.stdout.count("use an ingest key") == 2
+    nobody = invoke("doctor", *where)
+    assert nobody.exit_code == 1
+    assert nobody.stdout.count("to an ingest key") == 2
+    dead = invoke("doctor", "--endpoint", "http://127.0.0.1:9", "--grpc-endpoint", "127.0.0.1:9")
+    assert dead.exit_code == 1
+    assert "cannot be reached" in dead.stdout
+
+
+def test_doctor_names_a_backend_that_does_not_acknowledge(tmp_path: Path) -> None:
+    """A21: a backend with the capability switched off is found out, over both transports."""
+    arguments = ("--insecure-no-auth", "--without", "attempts-v1")
+    with Serving(tmp_path / "s.db", *arguments) as older:
+        answer = invoke(
+            "doctor", "--endpoint", older.endpoint, "--grpc-endpoint", older.grpc, "--json"
+        )
+    assert answer.exit_code == 1
+    found = {each["name"]: each["state"] for each in json.loads(answer.stdout)["findings"]}
+    assert found["acknowledgement"] == found["grpc"] == "failed"
+
+
+def test_export_writes_every_event_once(serving: Serving, recorded: str) -> None:
+    """A9: the export holds stored and rejected evidence in order of arrival, a line an event."""
+    answer = invoke("export", "--db", serving.url)
+    assert answer.exit_code == 0, answer.stderr
+    lines = [json.loads(line) for line in answer.stdout.splitlines()]
+    assert [line["received_at"] for line in lines] == sorted(line["received_at"] for line in lines)
+    mine = [line for line in lines if line["run_id"] == recorded and line["state"] == "stored"]
+    [run] = serving.get("/runs", serving.keys[1], workflow="crm.sync")["items"]
+    events = serving.get(f"/runs/{run['key']}/events", serving.keys[1])["items"]
+    shared = ("event_id", "event", "digest", "received_at", "sent_at", "attributes", "sender")
+    assert [{name: line[name] for name in shared} for line in mine] == [
+        {name: event[name] for name in shared} for event in events
+    ]
+    assert {line["run_key"] for line in mine} == {run["key"]}
+    refused = [line for line in lines if line["state"] == "rejected"]
+    assert [line["code"] for line in refused] == ["invalid", "invalid"]
+    assert "flowmark.attempt.number" in refused[0]["message"]
+
+
+def test_export_since_and_project(serving: Serving, recorded: str) -> None:
+    """A9: since goes by arrival; another project's export has nothing of this one's."""
+    assert recorded
+    for arguments in (("--since", "2200-01-01"), ("--project", "other")):
+        answer = invoke("export", "--db", serving.url, *arguments)
+        assert (answer.exit_code, answer.stdout) == (0, "")
+    recent = invoke("export", "--db", serving.url, "--since", "1h")
+    assert len(recent.stdout.splitlines()) >= 8
+
+
+def test_keys_on_the_store(serving: Serving) -> None:
+    """D5: a key made with --db works at a running serve, is listed without secret, and revoked."""
+    made = cli("keys", "create", "--project", "other", "--kind", "read", "--db", serving.url)
+    assert serving.get("/runs", made["key"])["items"] == []
+    listed = cli("keys", "list", "--db", serving.url)["items"]
+    assert made["key_id"] in [key["key_id"] for key in listed]
+    assert made["key"] not in json.dumps(listed)
+    assert cli("keys", "revoke", made["key_id"], "--db", serving.url)["revoked"] is True
+    [revoked] = [
+        key
+        for key in cli("keys", "list", "--db", serving.url)["items"]
+        if key["key_id"] == made["key_id"]
+    ]
+    assert revoked["revoked_at"] is not None
+    unknown = invoke("keys", "revoke", "nobody", "--db", serving.url)
+    assert unknown.exit_code == 1
+    assert "no key 'nobody'" in unknown.stdout
