@@ -7,6 +7,7 @@ listeners finish what is in flight, the acceptor what was read, the store writes
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -36,7 +37,8 @@ from flowmark_otel.listen.serving import Listeners, Tls
 from flowmark_otel.model import Principal
 
 FIRST_PROJECT: Final = INSECURE_PROJECT
-STOP_SECONDS = 10.0
+STOP_SECONDS: Final = 10.0
+_SWITCH_SECONDS: Final = 0.0005
 
 
 class Started(NamedTuple):
@@ -165,6 +167,11 @@ async def _serve(options: ServeOptions, announce: Callable[[Started], None]) -> 
         loop.add_signal_handler(each, stop)
     server = Server(options)
     started = await server.start()
+    # A thread that comes back from the database waits for the interpreter lock, by default up to
+    # 5 ms; acceptor, writer and loop hand it to each other many times a transaction.
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    # What was imported stays: the collector need not look through it again and again.
+    gc.freeze()
     try:
         announce(started)
         print(f"ready grpc={started.grpc} http={started.http}", flush=True)  # noqa: T201 - scripts wait for it

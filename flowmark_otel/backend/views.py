@@ -190,7 +190,8 @@ class AttemptView:
 class GroupView:
     """One group: its attempts by number, gaps as ``[from, to]`` with both ends, its verdict.
 
-    ``elsewhere``: keys of runs in which this operation name and group id occur as well.
+    ``elsewhere``: keys of runs in which this operation name and group id occur as well, at most
+    20, the latest.
     ``conflicts``: the numbers that two records claim; ``rejected``: the records refused there.
     """
 

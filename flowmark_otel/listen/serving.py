@@ -169,7 +169,11 @@ def _listen(address: str) -> socket.socket:
     host, port = split_address(address)
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, _, _, _, where = found[0]
-    return socket.create_server(where[:2], family=family, backlog=_BACKLOG)
+    listening = socket.create_server(where[:2], family=family, backlog=_BACKLOG)
+    # Accepted connections inherit it. asyncio sets it only where a socket names its protocol; an
+    # answer written in two pieces then waits 40 ms for the peer's delayed acknowledgement.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
 
 
 def _shown(address: str, port: int) -> str:

@@ -113,6 +113,7 @@ def test_another_project_sees_nothing(api: Api, stranger: str) -> None:
         ({"since": "yesterday"}, "set an RFC 3339 time such as 2026-11-30T13:24:55Z"),
         ({"until": "2026-13-01T00:00:00Z"}, "set an RFC 3339 time"),
         ({"q": ""}, "q: found ''; set a text, or leave the parameter out"),
+        ({"q": "a\0b"}, "q: found 'a\\x00b'; leave the NUL out"),
         ({"sort": "name"}, "'sort': is no parameter here; this request takes cursor, error_code"),
         ({"cursor": "abc"}, "cursor: is none that this list gave"),
         ({"cursor": "é"}, "cursor: is none that this list gave"),

@@ -63,11 +63,14 @@ def read_one(parameter: Parameter, value: str) -> object:
 
 
 def text(name: str, help_: str) -> Parameter:
-    """Any text but the empty one."""
+    """Any text but the empty one; NUL, which nothing stored holds, would end it early in SQL."""
 
     def read(value: str) -> str:
         if not value:
             msg = "set a text, or leave the parameter out"
+            raise ValueError(msg)
+        if "\0" in value:
+            msg = "leave the NUL out; nothing stored holds one"
             raise ValueError(msg)
         return value
 

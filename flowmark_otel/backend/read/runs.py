@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
@@ -18,7 +19,7 @@ from flowmark_otel.backend.views import Page, RunView, Time
 from flowmark_otel.fold import rows
 from flowmark_otel.fold.state import run_state
 
-_KEY_LENGTH: Final = 16
+_KEY: Final = re.compile(r"[0-9a-f]{32}")  # model.run_key, in hexadecimal
 _LIST: Final = "runs"
 _columns = schema.runs.c
 _LINK: Final = (_columns.workflow, _columns.run_id, _columns.key)
@@ -30,12 +31,9 @@ RunRow: TypeAlias = DbRow
 
 def find(connection: Connection, project_id: int, key: str) -> RunRow:
     """The row of a run by its opaque key; raises NotFound for unknown, foreign and malformed."""
-    try:
-        raw = bytes.fromhex(key)
-    except ValueError:
-        raw = b""
     row = None
-    if len(raw) == _KEY_LENGTH:
+    if _KEY.fullmatch(key):
+        raw = bytes.fromhex(key)
         row = connection.execute(
             select(schema.runs).where(_columns.key == raw, belongs(_columns.project_id, project_id))
         ).one_or_none()

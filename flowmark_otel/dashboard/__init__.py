@@ -1,0 +1,5 @@
+"""The dashboard: pages over what the reader answers. It sees views, never the store."""
+
+from flowmark_otel.dashboard.app import routes
+
+__all__ = ["routes"]

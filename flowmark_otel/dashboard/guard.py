@@ -1,0 +1,119 @@
+"""Who is asking, and what is answered where there is no page: sign in, not found, not now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import TypeAlias
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+
+from flowmark_otel.backend.read import BadParameter, NotFound
+from flowmark_otel.dashboard.pages.frame import Frame, Link, Page
+from flowmark_otel.dashboard.pages.links import LOGIN, RUNS, query
+from flowmark_otel.dashboard.pages.plain import HopPage, MessagePage
+from flowmark_otel.dashboard.render import render
+from flowmark_otel.dashboard.session import COOKIE, Sessions
+from flowmark_otel.errors import FlowmarkError, Forbidden, Unauthenticated, Unavailable
+from flowmark_otel.model import Principal
+
+Handler: TypeAlias = Callable[[Request, Principal], Response]
+Endpoint: TypeAlias = Callable[[Request], Response]
+
+_STATUS: dict[type[FlowmarkError], tuple[HTTPStatus, str, str]] = {
+    NotFound: (HTTPStatus.NOT_FOUND, "not_found", "Not found"),
+    BadParameter: (HTTPStatus.BAD_REQUEST, "bad_parameter", "This address cannot be read"),
+    Unavailable: (HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", "Not to be had now"),
+}
+
+
+def html(page: Page, status: HTTPStatus = HTTPStatus.OK) -> HTMLResponse:
+    """A page as an answer."""
+    return HTMLResponse(render(page), status_code=status)
+
+
+def see_other(path: str) -> RedirectResponse:
+    """Go on to another page with GET."""
+    return RedirectResponse(path, status_code=HTTPStatus.SEE_OTHER)
+
+
+class Guard:
+    """Lets a request through to its handler with the principal it reads for."""
+
+    def __init__(self, sessions: Sessions, insecure: Principal | None) -> None:
+        self._sessions = sessions
+        self._insecure = insecure
+
+    def principal(self, request: Request) -> Principal:
+        """Who is asking. Raises Unauthenticated or Forbidden."""
+        if self._insecure is not None:
+            return self._insecure
+        return self._sessions.principal(request.cookies.get(COOKIE))
+
+    def page(self, handler: Handler) -> Endpoint:
+        """An endpoint for people: whoever has no session is led to the sign-in and back."""
+
+        def endpoint(request: Request) -> Response:
+            try:
+                principal = self.principal(request)
+            except (Unauthenticated, Forbidden):
+                return self._sign_in(request)
+            try:
+                return handler(request, principal)
+            except (NotFound, BadParameter, Unavailable) as error:
+                status, _, heading = _STATUS[type(error)]
+                frame = self.frame(principal, heading)
+                page = MessagePage(frame, heading, f"{error}.", Link("All runs", RUNS))
+                return _later(html(page, status), error)
+
+        return endpoint
+
+    def json(self, handler: Handler) -> Endpoint:
+        """An endpoint for programs and for the link "This page as JSON"."""
+
+        def endpoint(request: Request) -> Response:
+            try:
+                return handler(request, self.principal(request))
+            except (Unauthenticated, Forbidden):
+                return _error(HTTPStatus.UNAUTHORIZED, "unauthenticated", "sign in first")
+            except (NotFound, BadParameter, Unavailable) as error:
+                status, code, _ = _STATUS[type(error)]
+                return _later(_error(status, code, str(error)), error)
+
+        return endpoint
+
+    def frame(
+        self,
+        principal: Principal,
+        title: str,
+        *,
+        json: str | None = None,
+        current: str | None = None,
+    ) -> Frame:
+        """The frame of a page that a principal sees."""
+        return Frame(
+            title,
+            project=principal.project,
+            session=self._insecure is None,
+            current=current,
+            json=json,
+        )
+
+    def _sign_in(self, request: Request) -> Response:
+        here = query(request.url.path, dict(request.query_params))
+        if COOKIE not in request.cookies and request.headers.get("sec-fetch-site") == "cross-site":
+            # A SameSite=Strict cookie is kept back on a link from another site; the page that this
+            # answer is asks again from our own.
+            return html(HopPage(Frame("Opening"), here))
+        return see_other(query(LOGIN, {"next": here}))
+
+
+def _error(status: HTTPStatus, code: str, message: str) -> JSONResponse:
+    return JSONResponse({"error": {"code": code, "message": message}}, status_code=status)
+
+
+def _later(response: Response, error: FlowmarkError) -> Response:
+    if error.retry_after is not None:
+        response.headers["Retry-After"] = str(max(1, round(error.retry_after)))
+    return response

@@ -1,0 +1,140 @@
+"""One group of a run: strip, timeline, table and the evidence behind each attempt.
+
+All four are made from the same places (``dashboard.places``), so they agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from flowmark_otel import names
+from flowmark_otel.backend.read.operations import MOST_ELSEWHERE
+from flowmark_otel.backend.views import GroupView
+from flowmark_otel.dashboard import words
+from flowmark_otel.dashboard.marks import Kind, Shape, word
+from flowmark_otel.dashboard.pages.frame import Link, State
+from flowmark_otel.dashboard.pages.links import run_path
+from flowmark_otel.dashboard.pages.plot import plot
+from flowmark_otel.dashboard.pages.records import Record, Viewer, no_viewer, records
+from flowmark_otel.dashboard.pages.rows import Numbers, Row, folded_row, place_row
+from flowmark_otel.dashboard.places import Folded, Place, fold, lost_ns, places, uncertain
+
+VERDICT_MARKS: Final = {
+    names.VERDICT_FIRST_TRY: Kind.COMPLETED,
+    names.VERDICT_AFTER_RETRY: Kind.COMPLETED,
+    names.VERDICT_FAILED: Kind.FAILED,
+    names.VERDICT_OPEN: Kind.OPEN,
+    names.VERDICT_UNDETERMINED: Kind.CONFLICT,
+}
+
+_ELSEWHERE: Final = 5
+_KEY_SHOWN: Final = 12
+
+
+class Step(NamedTuple):
+    """One drawn place of a strip: its numbers, and the row it leads to.
+
+    ``kind`` is None where several are folded; then ``word`` says how many of what.
+    """
+
+    label: str
+    kind: Kind | None
+    word: str
+    anchor: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSection:
+    """A group as the run page shows it.
+
+    ``reference``: the strip starts with the run's unresolved reference. ``zero``: the time at 0 s,
+    None where no time is known. ``conflict``: both records of a place stand open below the table.
+    """
+
+    anchor: str
+    operation: str
+    group_id: str
+    state: State
+    zero: str | None
+    facts: tuple[str, ...]
+    elsewhere: tuple[Link, ...]
+    elsewhere_word: str
+    reference: bool
+    conflict: bool
+    steps: tuple[Step, ...]
+    head: tuple[Shape, ...]
+    rows: tuple[Row, ...]
+    records: tuple[Record, ...]
+
+
+def group_section(
+    group: GroupView,
+    anchor: str,
+    *,
+    unfold: str,
+    whole: bool = False,
+    reference: bool = False,
+    viewer: Viewer = no_viewer,
+) -> GroupSection:
+    """The section of one group. ``unfold``: where all attempts are shown; ``whole``: here."""
+    found = places(group)
+    drawn: Sequence[Place | Folded] = found if whole else fold(found)
+    drawing = plot(drawn)
+    numbers = Numbers(drawing.zero, words.decimals(drawing.extent))
+    return GroupSection(
+        anchor=anchor,
+        operation=group.operation,
+        group_id=group.group_id,
+        state=State(VERDICT_MARKS[group.verdict], words.capital(words.VERDICTS[group.verdict])),
+        zero=None if drawing.zero is None else f"{words.clock(drawing.zero)}Z",
+        facts=tuple(_facts(group, found)),
+        elsewhere=_elsewhere(group.elsewhere),
+        elsewhere_word=_elsewhere_word(len(group.elsewhere)),
+        reference=reference,
+        conflict=bool(group.conflicts),
+        steps=tuple(_step(item, anchor) for item in drawn),
+        head=drawing.head,
+        rows=tuple(
+            folded_row(item, anchor, shapes, numbers, Link(f"show all {len(found):,}", unfold))
+            if isinstance(item, Folded)
+            else place_row(item, anchor, shapes, numbers)
+            for item, shapes in zip(drawn, drawing.rows, strict=True)
+        ),
+        records=tuple(
+            record
+            for item in drawn
+            if isinstance(item, Place)
+            for record in records(item, anchor, viewer)
+        ),
+    )
+
+
+def _facts(group: GroupView, found: Sequence[Place]) -> list[str]:
+    least = "at least " if uncertain(found) else ""
+    gap = sum(last - first + 1 for first, last in group.gaps)
+    limits = sorted({attempt.limit for attempt in group.attempts if attempt.limit is not None})
+    known = f"{least}{words.several(len(group.attempts), 'attempt')} known"
+    if gap:
+        known += f", {gap:,} without evidence"
+    if limits:
+        known += f", {' or '.join(f'{limit:,}' for limit in limits)} allowed"
+    lost = lost_ns(found)
+    return [known, *([f"time lost {least}{words.took(lost)}"] if lost else [])]
+
+
+def _elsewhere(keys: Sequence[str]) -> tuple[Link, ...]:
+    return tuple(Link(f"{key[:_KEY_SHOWN]}…", run_path(key)) for key in keys[:_ELSEWHERE])
+
+
+def _elsewhere_word(count: int) -> str:
+    if count >= MOST_ELSEWHERE:
+        return f"at least {count} other runs"
+    return words.several(count, "other run")
+
+
+def _step(item: Place | Folded, anchor: str) -> Step:
+    if isinstance(item, Folded):
+        return Step(item.label, None, f"{len(item.places):,} more", f"{anchor}-{item.slug}")
+    return Step(item.label, item.kind, word(item.kind), f"{anchor}-{item.slug}")

@@ -1,0 +1,42 @@
+"""The addresses of the dashboard's own pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import quote, urlencode
+
+RUNS = "/runs"
+LOGIN = "/login"
+LOGOUT = "/logout"
+
+
+def run_path(key: str) -> str:
+    """The page of a run."""
+    return f"{RUNS}/{_segment(key)}"
+
+
+def trace_path(trace_id: str) -> str:
+    """The door for whoever has a trace id."""
+    return f"/trace/{_segment(trace_id)}"
+
+
+def workflow_path(workflow: str) -> str:
+    """The runs of one workflow."""
+    return query(RUNS, {"workflow": workflow})
+
+
+def query(path: str, parameters: Mapping[str, str | None]) -> str:
+    """A path with the parameters that are set."""
+    given = {name: value for name, value in parameters.items() if value}
+    return f"{path}?{urlencode(given, errors='replace')}" if given else path
+
+
+def _segment(text: str) -> str:
+    return quote(text, safe="", errors="replace")
+
+
+def own_path(target: str | None) -> str:
+    """A path of this server to go on to; anything else leads to the runs (no open redirect)."""
+    if not target or not target.startswith("/") or target.startswith(("//", "/\\")):
+        return RUNS
+    return target if target.isprintable() and "\\" not in target else RUNS

@@ -1,0 +1,201 @@
+"""The list of runs: status, strips of what was tried, outcome, start, retry reference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final, NamedTuple
+
+from flowmark_otel import names
+from flowmark_otel.backend import views
+from flowmark_otel.dashboard import words
+from flowmark_otel.dashboard.marks import Kind, word
+from flowmark_otel.dashboard.pages import facts
+from flowmark_otel.dashboard.pages.frame import Frame, Link, State
+from flowmark_otel.dashboard.pages.links import RUNS, query, run_path
+from flowmark_otel.dashboard.pages.sentence import RUN_MARKS
+from flowmark_otel.dashboard.places import Folded, fold, places
+
+GROUPS: Final = 4
+"""Groups of a run whose strips a list draws; the rest is a number."""
+
+_RESULTS: Final = 3
+
+_PROBLEMS: Final = {
+    "gap": "gap",
+    "open": "open",
+    "unresolved": "unresolved reference",
+    "conflict": "conflict",
+    "rejected": "rejected",
+}
+
+
+class Strip(NamedTuple):
+    """A group in one line: its operation, its marks (None: folded), and all of it as words."""
+
+    operation: str
+    marks: tuple[tuple[Kind | None, str], ...]
+    spoken: str
+
+
+class RunRow(NamedTuple):
+    """One run of the list; ``notes`` are about groups that are not drawn."""
+
+    state: State
+    href: str
+    run_id: str
+    workflow: str
+    strips: tuple[Strip, ...]
+    notes: tuple[str, ...]
+    outcome: str | None
+    result: str | None
+    started: str | None
+    started_day: str | None
+    started_title: str | None
+    took: str | None
+    retry_of: Link | None
+    unresolved: str | None
+    retried_by: tuple[Link, ...]
+
+
+class Choice(NamedTuple):
+    """One choice of a filter."""
+
+    value: str
+    text: str
+    chosen: bool
+
+
+class Filters(NamedTuple):
+    """The filters as the form shows them: what the address says, nothing else."""
+
+    workflow: str
+    status: tuple[Choice, ...]
+    verdict: tuple[Choice, ...]
+    problem: tuple[Choice, ...]
+    min_attempts: str
+    error_code: str
+    q: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunsPage:
+    """A page of the list, newest arrival first. ``trace_id``: only the runs of that trace."""
+
+    template: ClassVar[str] = "runs.html"
+    frame: Frame
+    rows: tuple[RunRow, ...]
+    filters: Filters | None
+    filtered: bool
+    newest: str | None
+    older: str | None
+    trace_id: str | None = None
+
+
+Listed = tuple[views.RunView, views.Page[views.GroupView]]
+"""A run, and the first of its groups."""
+
+
+def runs_page(
+    frame: Frame,
+    listed: Sequence[Listed],
+    *,
+    following: str | None,
+    asked: Mapping[str, str],
+) -> RunsPage:
+    """The context of the list, from the answers of the API. ``asked``: the query as given."""
+    filters = {name: value for name, value in asked.items() if name != "cursor"}
+    return RunsPage(
+        frame=frame,
+        rows=tuple(_row(run, groups) for run, groups in listed),
+        filters=_filters(asked),
+        filtered=any(filters.values()),
+        newest=query(RUNS, filters) if asked.get("cursor") else None,
+        older=query(RUNS, {**filters, "cursor": following}) if following else None,
+    )
+
+
+def trace_page(frame: Frame, listed: Sequence[Listed], trace_id: str) -> RunsPage:
+    """The runs that have evidence from one trace."""
+    rows = tuple(_row(run, groups) for run, groups in listed)
+    return RunsPage(frame, rows, None, filtered=True, newest=None, older=None, trace_id=trace_id)
+
+
+def _filters(asked: Mapping[str, str]) -> Filters:
+    return Filters(
+        asked.get("workflow", ""),
+        _choices(words.RUN_STATUSES, asked.get("status", "")),
+        _choices(words.VERDICTS, asked.get("verdict", "")),
+        _choices(_PROBLEMS, asked.get("problem", "")),
+        asked.get("min_attempts", ""),
+        asked.get("error_code", ""),
+        asked.get("q", ""),
+    )
+
+
+def _choices(values: Mapping[str, str], chosen: str) -> tuple[Choice, ...]:
+    return (
+        Choice("", "any", not chosen),
+        *(Choice(value, text, value == chosen) for value, text in values.items()),
+    )
+
+
+def _row(run: views.RunView, groups: views.Page[views.GroupView]) -> RunRow:
+    quiet = [group for group in groups.items if _quiet(group)]
+    told = [group for group in groups.items if not _quiet(group)]
+    notes = []
+    if quiet:
+        notes.append(f"{words.several(len(quiet), 'group')} completed at first try")
+    if groups.next:
+        rest = run.counts.groups - len(groups.items)
+        notes.append(f"{words.several(rest, 'more group')}")
+    if not groups.items and run.counts.occurrences:
+        notes.append(words.several(run.counts.occurrences, "ordinary occurrence"))
+    references = facts.references(run)
+    results = facts.result(list(run.result.items())[:_RESULTS])
+    return RunRow(
+        state=State(RUN_MARKS[run.status], words.capital(words.RUN_STATUSES[run.status])),
+        href=run_path(run.key),
+        run_id=run.run_id,
+        workflow=run.workflow,
+        strips=tuple(_strip(group) for group in told),
+        notes=tuple(notes),
+        outcome=run.outcome,
+        result=", ".join(f"{fact.name} {fact.value}" for fact in results) or None,
+        started=None if run.started_at is None else words.clock(run.started_at)[:8],
+        started_day=None if run.started_at is None else words.day(run.started_at),
+        started_title=None if run.started_at is None else views.rfc3339(run.started_at),
+        took=None if run.duration_ns is None else words.took(run.duration_ns),
+        retry_of=_short(references.retry_of, run.retry_of.run_id if run.retry_of else ""),
+        unresolved=run.retry_of.run_id if run.retry_of and references.unresolved else None,
+        retried_by=tuple(
+            Link(link.run_id, run_path(link.key)) for link in run.retried_by[:_RESULTS]
+        ),
+    )
+
+
+def _short(link: Link | None, run_id: str) -> Link | None:
+    return None if link is None else Link(run_id, link.href)
+
+
+def _quiet(group: views.GroupView) -> bool:
+    return group.verdict == names.VERDICT_FIRST_TRY and len(places(group)) == 1
+
+
+def _strip(group: views.GroupView) -> Strip:
+    drawn = fold(places(group))
+    return Strip(
+        group.operation,
+        tuple(
+            (None, f"{len(item.places):,} more")
+            if isinstance(item, Folded)
+            else (item.kind, word(item.kind))
+            for item in drawn
+        ),
+        ", ".join(
+            f"{len(item.places):,} more"
+            if isinstance(item, Folded)
+            else f"{item.label} {word(item.kind)}"
+            for item in drawn
+        ),
+    )

@@ -1,0 +1,49 @@
+"""Contexts to HTML: one environment, autoescape on, every value made visible first."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import metadata
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from flowmark_otel.dashboard.marks import MARKS, Kind
+from flowmark_otel.dashboard.pages.frame import Page
+from flowmark_otel.dashboard.text import visible
+
+
+def render(page: Page) -> str:
+    """The HTML of a page, from its template and its context (named ``page`` there)."""
+    return _environment().get_template(page.template).render(page=page)
+
+
+def _shown(value: object) -> object:
+    """What every ``{{ … }}`` goes through before it is escaped."""
+    if isinstance(value, Markup) or not isinstance(value, str):
+        return value
+    return visible(value)
+
+
+def _version() -> str:
+    try:
+        return metadata.version("flowmark-otel")
+    except metadata.PackageNotFoundError:
+        return "from source"
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("flowmark_otel.dashboard"),
+        autoescape=True,
+        finalize=_shown,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    environment.globals["marks"] = MARKS
+    environment.globals["kinds"] = Kind
+    environment.globals["version"] = _version()
+    return environment

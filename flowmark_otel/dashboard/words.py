@@ -1,0 +1,97 @@
+"""Numbers and times as a page writes them. Times are UTC and as sent; nothing is corrected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from flowmark_otel import names
+from flowmark_otel.backend.views import rfc3339
+
+SECOND: Final = 1_000_000_000
+UNKNOWN: Final = "unknown"
+TIME_UNKNOWN: Final = "time unknown"
+NOTHING: Final = "–"
+
+VERDICTS: Final = {
+    names.VERDICT_FIRST_TRY: "completed at first try",
+    names.VERDICT_AFTER_RETRY: "completed after retry",
+    names.VERDICT_FAILED: "failed in the end",
+    names.VERDICT_OPEN: "open: no end received",
+    names.VERDICT_UNDETERMINED: "undetermined",
+}
+
+RUN_STATUSES: Final = {
+    names.STATUS_COMPLETED: "completed",
+    names.STATUS_FAILED: "failed",
+    names.STATUS_OPEN: "open: no end received",
+    names.STATUS_UNKNOWN: "no run recorded",
+}
+
+FLAGS: Final = {
+    names.FLAG_BEYOND_LIMIT: "beyond its limit",
+    names.FLAG_METADATA_DIFFERS: "a later event differs in its metadata",
+    names.FLAG_METADATA_INCOMPLETE: "metadata may be incomplete: attributes were dropped",
+    names.FLAG_CHARACTERS_REPLACED: "characters were replaced",
+}
+
+_DECIMALS: Final = 2
+_MOST_DECIMALS: Final = 9
+
+
+def moment(time: int) -> str:
+    """``2026-03-11 13:00:02.000Z``; digits below the millisecond are in the tooltip and in JSON."""
+    text = rfc3339(time)
+    return f"{text[:10]} {text[11:23]}Z"
+
+
+def clock(time: int) -> str:
+    """``13:00:02.000``."""
+    return rfc3339(time)[11:23]
+
+
+def day(time: int) -> str:
+    """``2026-03-11``."""
+    return rfc3339(time)[:10]
+
+
+def decimals(extent: int) -> int:
+    """Decimals of seconds with which an extent in nanoseconds shows three digits: at least two."""
+    digits = _DECIMALS
+    while digits < _MOST_DECIMALS and 0 < extent < SECOND:
+        extent *= 10
+        digits += 1
+    return digits
+
+
+def seconds(duration: int, digits: int = _DECIMALS) -> str:
+    """Nanoseconds as seconds; more digits where fewer would make a nought of something."""
+    while duration and digits < _MOST_DECIMALS and abs(duration) * 10**digits < SECOND:
+        digits += 1
+    return f"{duration / SECOND:,.{digits}f}"
+
+
+def took(duration: int) -> str:
+    """A duration in nanoseconds with its unit: ``41.4 s``, ``8.40 ms``."""
+    for size, unit in ((SECOND, "s"), (1_000_000, "ms"), (1_000, "µs")):
+        if duration >= size:
+            value = duration / size
+            return f"{value:,.{2 if value < 10 else 1 if value < 100 else 0}f} {unit}"  # noqa: PLR2004
+    return f"{duration} ns" if duration else "0 s"
+
+
+def several(count: int, one: str, many: str | None = None) -> str:
+    """``1 group``, ``2 groups``."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def listed(parts: Sequence[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    if len(parts) < 2:  # noqa: PLR2004 (a pair is two)
+        return "".join(parts)
+    return f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def capital(text: str) -> str:
+    """With its first letter upper case, the rest untouched."""
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,128 @@
+"""Hostile telemetry in every field of every view: shown as text, and nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from flowmark_otel.backend.views import Page, RetryOf, RunLink
+from flowmark_otel.dashboard.pages.events import events_page
+from flowmark_otel.dashboard.pages.frame import Frame
+from flowmark_otel.dashboard.pages.run import Answered, run_page
+from flowmark_otel.dashboard.pages.runs import runs_page, trace_page
+from flowmark_otel.dashboard.render import render
+from flowmark_otel.dashboard.text import LONGEST, visible
+from tests.support import run_views as views
+from tests.support.html_page import Element, parse
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "' onmouseover='alert(1)",
+    "</code></td></table><h1>gone",
+    "{{ 7 * 7 }}{% raw %}",
+    "javascript:alert(1)",
+    "&lt;b&gt; &amp; &#x27;",
+    "]]><!-- --><svg/onload=alert(1)>",
+)
+_CLOSED = {"status", "verdict", "kind", "origin", "state", "outcome_of_try"}
+
+
+def _poisoned(value: Any, poison: str, name: str = "") -> Any:
+    """A view with a text in every free field, keys of mappings included."""
+    if name in _CLOSED:
+        return value
+    if isinstance(value, str):
+        return poison
+    if isinstance(value, tuple):
+        return tuple(_poisoned(item, poison) for item in value)
+    if isinstance(value, Mapping):
+        return {f"{poison}{key}": _poisoned(item, poison) for key, item in value.items()}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        keep = {"outcome", "event", "flags"} if type(value).__name__ != "RunView" else {"flags"}
+        return dataclasses.replace(
+            value,
+            **{
+                field.name: _poisoned(getattr(value, field.name), poison, field.name)
+                for field in dataclasses.fields(value)
+                if field.init and field.name not in keep
+            },
+        )
+    return value
+
+
+def _pages(poison: str) -> list[str]:
+    shown = views.run(
+        retried_by=(RunLink("w", "r", "k"),),
+        retry_of=RetryOf("w", "r", resolved=True, key="k"),
+        parents=(RunLink("w", "r", "k"),),
+        parent_run_id="p",
+        defaulted=("flowmark.run.id",),
+        ends=views.run().ends * 2,
+    )
+    run = _poisoned(shown, poison)
+    observed = dataclasses.replace(views.every_mark().attempts[0], observed=(views.tried(),))
+    every = views.every_mark()
+    every = dataclasses.replace(every, attempts=(observed, *every.attempts[1:]))
+    groups = _poisoned(Page((every, views.flood(30)), None), poison)
+    occurrence = views.occurrence(conflict=True, rejected=views.every_mark().rejected)
+    ordinary = _poisoned(Page((occurrence,), None), poison)
+    event = views.event(state="rejected", code="conflict", message="m")
+    events = _poisoned(Page((event,), None), poison)
+    figures = (_poisoned(views.statistics(), poison),)
+    frame = Frame(poison, project=poison, session=True, json="/runs.json")
+    asked = dict.fromkeys(("workflow", "q", "error_code", "min_attempts"), poison)
+    answered = Answered(run, groups, ordinary, figures)
+    return [
+        render(page)
+        for page in (
+            run_page(frame, answered, viewer=lambda trace, span: f"https://viewer/{trace}/{span}"),
+            runs_page(frame, [(run, groups)], following=poison, asked=asked),
+            trace_page(frame, [(run, groups)], poison),
+            events_page(frame, run, events, poison),
+        )
+    ]
+
+
+def _skeleton(element: Element) -> list[object]:
+    """The tree without its data: tags and the names of attributes."""
+    return [
+        (child.tag, sorted(child.attributes), _skeleton(child))
+        for child in element.children
+        if isinstance(child, Element)
+    ]
+
+
+@pytest.mark.parametrize("poison", HOSTILE)
+def test_hostile_text_changes_no_element_of_any_page(poison: str) -> None:
+    """D5: whatever a field holds, the page has the elements and attributes it has without it."""
+    for harmless, hostile in zip(_pages("plain"), _pages(poison), strict=True):
+        document = parse(hostile)
+        assert _skeleton(document) == _skeleton(parse(harmless))
+        assert poison in document.text or " ".join(poison.split()) in document.text
+        for element in document.all():
+            for name in ("href", "action"):
+                target = element.attributes.get(name, "/")
+                assert target.startswith(("/", "#", "https://viewer/")), target
+
+
+@pytest.mark.parametrize(
+    "character",
+    ["\u202e", "\u2066", "\u200b", "\ufeff", "\x00", "\x1b", "\n", "\x85", "\u2028", "\ud800"],
+)
+def test_characters_that_cannot_be_seen_are_written_out(character: str) -> None:
+    """D5: controls, bidirectional and invisible characters are shown as their code points."""
+    assert visible(f"a{character}b") == f"a⟨U+{ord(character):04X}⟩b"
+    for page in _pages(f"a{character}b"):
+        assert f"a⟨U+{ord(character):04X}⟩b" in page
+        if character != "\n":
+            assert character not in page
+
+
+def test_a_very_long_value_is_cut_and_says_so() -> None:
+    """D5: a page stays readable; the JSON has the whole value."""
+    assert visible("x" * (LONGEST + 5)).endswith("xx… (5 more characters)")
+    assert visible("ordinary – text é 漢字") == "ordinary – text é 漢字"

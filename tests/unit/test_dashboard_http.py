@@ -1,0 +1,377 @@
+"""The dashboard's addresses over a real store: who may see what, and with which headers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import BaseRoute
+
+from flowmark_otel import dashboard, names
+from flowmark_otel.backend.accept import Acceptor
+from flowmark_otel.backend.keys import Keys, bearer
+from flowmark_otel.backend.read import Reader
+from flowmark_otel.backend.store import open_store
+from flowmark_otel.backend.views import jsonable
+from flowmark_otel.clock import SystemClock
+from flowmark_otel.dashboard.headers import HEADERS
+from flowmark_otel.dashboard.session import COOKIE, LIFETIME, Authenticate
+from flowmark_otel.errors import Unauthenticated
+from flowmark_otel.listen.protocol import Encoding, Signal
+from flowmark_otel.model import Principal, Span
+from tests.support.loop import LoopThread, loop_thread
+from tests.support.otlp import traces_json
+
+TRACE = bytes(range(16))
+HERE = {"sec-fetch-site": "same-origin"}
+
+
+class _Clock(SystemClock):
+    """The machine's clock, and a monotonic one that a test moves."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def monotonic(self) -> float:
+        """Seconds, moved by the test."""
+        return super().monotonic() + self.ahead
+
+
+class Browser:
+    """A client that keeps cookies and follows no redirect by itself."""
+
+    def __init__(self, loop: LoopThread, routes: Sequence[BaseRoute], url: str) -> None:
+        self._loop = loop
+        transport = httpx.ASGITransport(Starlette(routes=routes))
+        self._client = httpx.AsyncClient(transport=transport, base_url=url)
+
+    @property
+    def cookies(self) -> httpx.Cookies:
+        """What it keeps."""
+        return self._client.cookies
+
+    def get(self, path: str, headers: Mapping[str, str] | None = None) -> httpx.Response:
+        """The answer to a GET."""
+        return self._loop.run(self._client.get(path, headers=headers))
+
+    def post(
+        self,
+        path: str,
+        headers: Mapping[str, str],
+        data: Mapping[str, str] | None = None,
+        content: bytes | None = None,
+    ) -> httpx.Response:
+        """The answer to a POST of a form."""
+        asked = self._client.post(path, headers=headers, data=data, content=content)
+        return self._loop.run(asked)
+
+
+class Site:
+    """A store, its keys and the dashboard on top of it."""
+
+    def __init__(self, path: Path, loop: LoopThread) -> None:
+        self.loop = loop
+        self.clock = _Clock()
+        self.store = open_store(f"sqlite:///{path}", clock=self.clock)
+        self.keys = Keys(self.store)
+        self.acceptor = Acceptor(self.store, self.keys)
+        self.reader = Reader(self.store)
+        self.read_key_id, self.read_key = self.keys.create("acme", names.KEY_READ)
+        _, self.ingest_key = self.keys.create("acme", names.KEY_INGEST)
+        self.project_id = self.keys.ensure_project("acme")
+
+    def authenticate(self, authorization: str | None) -> Principal:
+        """By a key of the store."""
+        return self.keys.authenticate(bearer(authorization))
+
+    def client(
+        self, authenticate: Authenticate | None = None, url: str = "http://127.0.0.1"
+    ) -> Browser:
+        """A browser that has not signed in."""
+        whoever = authenticate or self.authenticate
+        return Browser(self.loop, dashboard.routes(self.reader, whoever, clock=self.clock), url)
+
+    def signed_in(self) -> Browser:
+        """A browser with a session."""
+        client = self.client()
+        answer = client.post("/login", data={"key": self.read_key}, headers=HERE)
+        assert answer.status_code == 303
+        return client
+
+    def send(self, *spans: Span, project: str = "acme") -> None:
+        """Store what these spans fold into."""
+        principal = Principal(self.keys.ensure_project(project), project, names.KEY_INGEST)
+        body = traces_json(spans)
+        sending = self.acceptor.accept(Signal.TRACES, Encoding.JSON, body, principal, "tests")
+        self.loop.run(sending)
+
+    def run_key(self, project: str = "acme") -> str:
+        """The key of the latest run."""
+        return self.reader.runs(self.keys.ensure_project(project)).items[0].key
+
+    def close(self) -> None:
+        """End what the site started."""
+        self.acceptor.close()
+        self.store.close()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    """A site on a store of its own."""
+    with loop_thread() as loop:
+        made = Site(tmp_path / "store.db", loop)
+        yield made
+        made.close()
+
+
+def _attempt(number: int, *, failed: bool = False, run: str = "r1", trace: bytes = TRACE) -> Span:
+    start = 1_773_234_004_000_000_000 + number * 2_000_000_000
+    return Span(
+        trace_id=trace,
+        span_id=bytes((number,)) * 8,
+        name="push-to-crm",
+        start_time_unix_nano=start,
+        end_time_unix_nano=start + 1_000_000_000,
+        failed=failed,
+        attributes={
+            names.WORKFLOW_NAME: "crm.sync",
+            names.RUN_ID: run,
+            names.ATTEMPT_GROUP_ID: "customer-batch-42",
+            names.ATTEMPT_NUMBER: number,
+        },
+    )
+
+
+def test_a_retry_is_seen_from_the_list_to_its_events(site: Site) -> None:
+    """A9, D5: list, run and events of a run that failed, was tried again and completed."""
+    site.send(_attempt(1, failed=True), _attempt(2))
+    client, key = site.signed_in(), site.run_key()
+    listed = client.get("/runs").text
+    assert f'href="/runs/{key}"' in listed
+    assert "1 failed, a later attempt is known, 2 completed" in listed
+    shown = client.get(f"/runs/{key}").text
+    assert "needed 2 attempts" in shown
+    assert "No run recorded." in shown
+    events = client.get(f"/runs/{key}/events").text
+    for event in site.reader.events(site.project_id, key).items:
+        assert event.event_id in events
+        assert event.event_id in shown
+
+
+def test_every_page_has_its_json(site: Site) -> None:
+    """D5: the .json sibling of a page is the API's answer and no second format."""
+    site.send(_attempt(1, failed=True), _attempt(3))
+    client, key, project = site.signed_in(), site.run_key(), site.project_id
+    reader = site.reader
+    for path, answer in (
+        ("/runs.json", reader.runs(project)),
+        (f"/runs/{key}.json", reader.run(project, key)),
+        (f"/runs/{key}/attempts.json", reader.attempts(project, key)),
+        (f"/runs/{key}/operations.json", reader.operations(project, key)),
+        (f"/runs/{key}/events.json", reader.events(project, key)),
+    ):
+        assert client.get(path).json() == jsonable(answer), path
+    for page in ("/runs", f"/runs/{key}", f"/runs/{key}/events"):
+        assert f"{page}.json" in client.get(page).text
+
+
+def test_the_trace_door_leads_to_the_run_or_lists_the_runs(site: Site) -> None:
+    """A17, D5: one run is opened, several are listed, none is not found."""
+    client = site.signed_in()
+    door = f"/trace/{TRACE.hex()}"
+    assert client.get(door).status_code == 404
+    site.send(_attempt(1))
+    answer = client.get(door)
+    assert answer.status_code == 303
+    assert answer.headers["location"] == f"/runs/{site.run_key()}"
+    site.send(_attempt(2, run="r2"))
+    listed = client.get(door)
+    assert listed.status_code == 200
+    assert listed.text.count('class="r-run id"') == 2
+    assert client.get("/trace/nonsense").status_code == 400
+
+
+def test_an_empty_store_shows_lines_that_work_against_this_server(site: Site) -> None:
+    """D5: the first start names this very server's address; with evidence it is gone."""
+    text = site.signed_in().get("/runs").text
+    assert "Nothing received yet" in text
+    assert "curl http://127.0.0.1/v1/traces" in text
+    assert "Authorization: Bearer fmk_" in text
+    site.send(_attempt(1))
+    assert "Nothing received yet" not in site.signed_in().get("/runs").text
+
+
+def test_filters_choose_and_refuse(site: Site) -> None:
+    """D5: filters are read from the address; a value that none can have is refused with a word."""
+    site.send(_attempt(1, failed=True), _attempt(2))
+    client = site.signed_in()
+    assert "push-to-crm" in client.get("/runs?verdict=after_retry&min_attempts=2").text
+    assert "No run matches these filters." in client.get("/runs?min_attempts=3").text
+    for bad in ("status=maybe", "min_attempts=x", "min_attempts=-1", "cursor=nonsense"):
+        answer = client.get(f"/runs?{bad}")
+        assert answer.status_code == 400, bad
+        assert client.get(f"/runs.json?{bad}").json()["error"]["code"] == "bad_parameter"
+
+
+def test_another_projects_run_reads_like_none(site: Site) -> None:
+    """A17 (fault row 22): a foreign key is answered as an unknown one, on every address."""
+    site.send(_attempt(1), project="other")
+    client, foreign = site.signed_in(), site.run_key("other")
+    for path in ("/runs/{}", "/runs/{}.json", "/runs/{}/events", "/runs/{}/attempts.json"):
+        answers = [client.get(path.format(key)) for key in (foreign, "00" * 16)]
+        assert [answer.status_code for answer in answers] == [404, 404]
+        assert answers[0].text == answers[1].text
+    assert client.get(f"/trace/{TRACE.hex()}").status_code == 404
+
+
+def test_without_a_session_every_page_leads_to_the_sign_in_and_back(site: Site) -> None:
+    """D5: no page, no JSON and no hint without a session; static files need none."""
+    client = site.client()
+    for path in ("/runs?q=a", "/runs/abc", "/runs/abc/events", f"/trace/{TRACE.hex()}"):
+        answer = client.get(path)
+        assert answer.status_code == 303
+        assert answer.headers["location"].startswith("/login?next=%2F")
+        assert answer.text == ""
+    assert client.get("/runs.json").status_code == 401
+    assert client.get("/static/dashboard.css").status_code == 200
+    back = client.get("/runs?q=a").headers["location"]
+    form = client.get(back).text
+    assert 'name="next" value="/runs?q=a"' in form
+    answer = client.post("/login", data={"key": site.read_key, "next": "/runs?q=a"}, headers=HERE)
+    assert answer.headers["location"] == "/runs?q=a"
+
+
+def test_the_session_cookie_is_out_of_reach(site: Site) -> None:
+    """D5: HttpOnly, SameSite=Strict, Secure under TLS; it is not the key and holds none of it."""
+    for url, secure in (("http://127.0.0.1", False), ("https://flowmark.example", True)):
+        client = site.client(url=url)
+        answer = client.post("/login", data={"key": site.read_key}, headers=HERE)
+        cookie = answer.headers["set-cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=strict" in cookie
+        assert ("Secure" in cookie) is secure
+        assert site.read_key.rpartition("_")[2] not in cookie
+
+
+def test_only_a_read_key_signs_in(site: Site) -> None:
+    """D5 (fault row 22): wrong, empty, ingest and revoked keys are refused alike."""
+    client = site.client()
+    key_id, revoked = site.keys.create("acme", names.KEY_READ)
+    site.keys.revoke(key_id)
+    for key in ("", "fmk_x_y", site.ingest_key, revoked):
+        answer = client.post("/login", data={"key": key}, headers=HERE)
+        assert answer.status_code == 403
+        assert "Not accepted: this is no read key of this server." in answer.text
+        assert COOKIE not in answer.cookies
+    assert client.post("/login", content=b"x" * 20_000, headers=HERE).status_code == 413
+
+
+def test_a_session_ends_by_signing_out_by_time_and_with_its_key(site: Site) -> None:
+    """D5: what ended a session is felt at once, whoever still holds the cookie."""
+    client = site.signed_in()
+    kept = client.cookies[COOKIE]
+    assert client.post("/logout", headers=HERE).headers["location"] == "/login"
+    client.cookies.set(COOKIE, kept)
+    assert client.get("/runs").status_code == 303
+
+    late = site.signed_in()
+    site.clock.ahead += LIFETIME + 1
+    assert late.get("/runs").status_code == 303
+
+    revoked = site.signed_in()
+    assert revoked.get("/runs").status_code == 200
+    site.keys.revoke(site.read_key_id)
+    assert revoked.get("/runs").status_code == 303
+    assert revoked.get("/runs.json").status_code == 401
+
+
+def test_a_foreign_page_can_neither_sign_in_nor_out(site: Site) -> None:
+    """D5 (forged requests): posts are judged by Sec-Fetch-Site, by Origin where it is absent."""
+    client = site.signed_in()
+    for headers in ({"sec-fetch-site": "cross-site"}, {"origin": "https://evil.example"}):
+        assert client.post("/logout", headers=headers).status_code == 403
+        sent = client.post("/login", data={"key": site.read_key}, headers=headers)
+        assert sent.status_code == 403
+    assert client.get("/runs").status_code == 200
+    assert client.post("/logout", headers={"origin": "http://127.0.0.1"}).status_code == 303
+
+
+@pytest.mark.parametrize(
+    "target", ["https://evil.example", "//evil.example", "/\\evil.example", "javascript:x", "/a\nb"]
+)
+def test_signing_in_leads_to_no_other_site(site: Site, target: str) -> None:
+    """D5: the way back is a path of this server."""
+    sent = {"key": site.read_key, "next": target}
+    answer = site.client().post("/login", data=sent, headers=HERE)
+    assert answer.headers["location"] == "/runs"
+
+
+def test_a_link_from_another_site_goes_one_step_inside(site: Site) -> None:
+    """D5: the strict cookie is kept back on links from a trace viewer; one reload brings it."""
+    door = f"/trace/{TRACE.hex()}"
+    answer = site.client().get(door, headers={"sec-fetch-site": "cross-site"})
+    assert answer.status_code == 200
+    assert f'content="0; url={door}"' in answer.text
+
+
+def test_every_answer_has_the_security_headers(site: Site) -> None:
+    """D5: policy, nosniff, no referrer, no framing, no store: on pages, JSON, errors, files."""
+    site.send(_attempt(1))
+    client, key = site.signed_in(), site.run_key()
+    paths = ["/", "/runs", "/runs.json", f"/runs/{key}", f"/runs/{key}.json", "/runs/none"]
+    paths += [f"/runs/{key}/events", f"/trace/{TRACE.hex()}", "/login", "/static/dashboard.css"]
+    paths += ["/static/none", "/static/%2e%2e/app.py"]
+    for path in paths:
+        found = client.get(path).headers
+        for name, value in HEADERS.items():
+            assert found[name] == value, (path, name)
+    assert "script-src 'self'" in HEADERS["Content-Security-Policy"]
+    assert "unsafe" not in HEADERS["Content-Security-Policy"]
+
+
+def test_where_nobody_needs_a_key_nobody_signs_in(site: Site) -> None:
+    """D5: under --insecure-no-auth the pages open at once and offer no sign-out."""
+    site.send(_attempt(1))
+    anyone = Principal(site.project_id, "acme", names.KEY_READ)
+    client = site.client(lambda _authorization: anyone)
+    text = client.get("/runs").text
+    assert "crm.sync" in text
+    assert "Sign out" not in text
+    assert client.get("/login").headers["location"] == "/runs"
+
+
+def test_large_runs_are_paged(site: Site) -> None:
+    """D5: a page holds fifty groups and fifty ordinary occurrences or few more, and a way on."""
+    spans = []
+    for index in range(60):
+        span = _attempt(1, trace=bytes((index + 1,)) * 16)
+        grouped = {**span.attributes, names.ATTEMPT_GROUP_ID: f"g{index}", names.ATTEMPT_NUMBER: 2}
+        plain = {
+            names.WORKFLOW_NAME: "crm.sync",
+            names.RUN_ID: "r1",
+            names.OPERATION_NAME: f"plain-{index}",
+        }
+        spans.append(span._replace(attributes=grouped, span_id=b"attempt" + bytes((index,))))
+        spans.append(span._replace(attributes=plain, span_id=b"without" + bytes((index,))))
+    site.send(*spans)
+    client, key = site.signed_in(), site.run_key()
+    text = client.get(f"/runs/{key}").text
+    assert text.count('class="group-h"') == 50
+    assert "More groups" in text
+    found = {name for name in (f"plain-{n}<" for n in range(60)) if name in text}
+    assert 50 <= len(found) <= 60
+
+
+def test_a_bad_authenticator_is_no_open_door(site: Site) -> None:
+    """D5: whoever authenticates nobody leaves the pages closed."""
+
+    def nobody(_authorization: str | None) -> Principal:
+        message = "no such key"
+        raise Unauthenticated(message)
+
+    client = site.client(nobody)
+    client.cookies.set(COOKIE, "guessed")
+    assert client.get("/runs").status_code == 303
