@@ -7,6 +7,8 @@ the edge, and chained.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 
 class FlowmarkError(Exception):
     """Base of all errors raised by this package."""
@@ -55,6 +57,26 @@ class Unavailable(RequestError):
     def __init__(self, message: str, *, retry_after: float = 1.0) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+class AttemptTimeoutError(FlowmarkError, TimeoutError):
+    """An attempt reached its cap and was stopped (B5)."""
+
+
+class DeliveryError(FlowmarkError):
+    """Recorded events that were not acknowledged (A22); nothing pretends they can be restored.
+
+    ``failures`` names at most 100 of them; ``counts`` has the full numbers by state and reason.
+    """
+
+    permanent = False
+
+    def __init__(
+        self, message: str, failures: Sequence[object], counts: Mapping[tuple[str, str], int]
+    ) -> None:
+        super().__init__(message)
+        self.failures = tuple(failures)
+        self.counts = dict(counts)
 
 
 class SchemaMismatch(FlowmarkError):

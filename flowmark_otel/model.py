@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from flowmark_otel import names
 
@@ -185,6 +185,42 @@ def run_key(project_id: int, origin: str, workflow: str, run_id: str) -> bytes:
     """The 16 bytes that name a run within a store, the same wherever and whenever it is stored."""
     text = "\0".join((str(project_id), origin, workflow, run_id))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16]
+
+
+class Diagnostic(NamedTuple):
+    """Something the application should know about its own recording; it never raises by itself.
+
+    ``code`` is one of ``names.DIAGNOSTIC_CODES``; ``event_id`` is empty where no event is meant.
+    """
+
+    code: str
+    message: str
+    event_id: str = ""
+
+
+class Sink(Protocol):
+    """Where recorded events go. Whoever records knows no more of delivery than this."""
+
+    def put(self, events: Sequence[Envelope | Refused], resource: Mapping[str, object]) -> None:
+        """Take events of one resource; waits for no network and raises nothing.
+
+        ``resource`` is the mapping of the provider's resource attributes: the same object for all
+        spans of one provider.
+        """
+        ...
+
+    def diagnose(self, diagnostic: Diagnostic) -> None:
+        """Report what is no event: a late report, a wrong argument, frozen metadata."""
+        ...
+
+
+class Unacknowledged(NamedTuple):
+    """One event that was not acknowledged: its id, its state, and the reason."""
+
+    event_id: str
+    state: str
+    reason: str
+    message: str = ""
 
 
 class Rejection(NamedTuple):

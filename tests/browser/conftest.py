@@ -27,7 +27,7 @@ _ARGUMENTS: Final = (
 )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")  # its loop must not outlive these tests
 def browser() -> Iterator[Browser]:
     """The system's Chromium."""
     with sync_playwright() as playwright:
@@ -38,7 +38,7 @@ def browser() -> Iterator[Browser]:
         started.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A backend with the stories of ``tests.browser.story``, sent by the stock exporter."""
     with running(options(tmp_path_factory.mktemp("browser") / "store.db")) as backend:
