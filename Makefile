@@ -28,8 +28,9 @@ lint: $(INSTALLED)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Ratios within one run: a table, and bench.json; ARGS names single benchmarks.
 bench: $(INSTALLED)
-	$(BIN)/python -m tests.bench $(ARGS)
+	$(BIN)/python -m tests.bench --json bench.json $(ARGS)
 
 # Generated code is checked in; a test compares it with what this writes.
 proto: $(INSTALLED)
