@@ -117,17 +117,23 @@ def _values(event: str, given: Mapping[str, object]) -> tuple[dict[str, Value], 
     for key in kind.required:
         if key not in values and key not in broken:
             broken[key] = "is missing; an envelope always carries it"
-    broken.update(half_pair(ATTEMPT_PAIR, values, broken))
-    broken.update(half_pair(RETRY_OF_PAIR, values, broken))
+    _check_pairs(values, broken)
     if self_reference(values):
         broken[names.RETRY_OF_RUN_ID] = SELF_REFERENCE
     if Scope.RUN_END in kind.scopes:
-        broken.update(too_many_results(given))
+        broken.update(too_many_results(given.keys()))
     if kind.is_end:
         _end_values(given, values, broken)
     _defaulted(given, values, broken)
     _redact(values)
     return values, [f"{key} {broken[key]}" for key in sorted(broken)]
+
+
+def _check_pairs(values: dict[str, Value], broken: dict[str, str]) -> None:
+    carried = values.keys() | broken.keys()
+    for pair in (ATTEMPT_PAIR, RETRY_OF_PAIR):
+        for key, fault in half_pair(pair, carried).items():
+            broken.setdefault(key, fault)
 
 
 def _end_values(

@@ -22,6 +22,7 @@ from flowmark_otel.validate.rules import (
     Check,
     Rule,
     Scope,
+    check_of,
     check_value,
     rule_of,
 )
@@ -39,6 +40,7 @@ __all__ = [
     "Evidence",
     "Rule",
     "Scope",
+    "check_of",
     "check_value",
     "clean_default",
     "evidence_of",

@@ -6,7 +6,7 @@ Pure; the one reading of section 1 of the contract, used by every half of the pa
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 from flowmark_otel import names
@@ -16,11 +16,14 @@ from flowmark_otel.validate.rules import (
     MAKES_OPERATION,
     MAKES_RUN,
     BrokenRule,
+    Check,
     bad_characters,
-    check_value,
+    check_of,
     rule_of,
 )
 
+_TRACE_ID: Final = 16
+_SPAN_ID: Final = 8
 _BAD: Final = re.compile("[\0\ud800-\udfff]")
 
 
@@ -48,49 +51,88 @@ def evidence_of(span: Span) -> Evidence | None:
 
     Identity that the span does not carry is not filled in here: folding does.
     """
-    values, broken, makes = _read(span.attributes)
-    typed = values.get(names.RECORD_TYPE)
-    if typed is not None:
-        makes = MAKES_OPERATION if typed == names.RECORD_OPERATION else MAKES_RUN | ENDS_RUN
-    fault = broken.get(names.RECORD_TYPE)
-    if fault is not None:
-        return _unusable(f"{names.RECORD_TYPE} {fault}")
-    if not makes:
+    attributes = span.attributes
+    keys = tuple(attributes)
+    plan = _PLANS.get(keys) or _plan(keys)
+    makes = plan.makes
+    if not (makes or plan.typed):
         return None
+    values: dict[str, Value] = {}
+    broken: dict[str, str] = {}
+    for key, check in plan.checks:
+        value = attributes[key]
+        if value is None:  # an empty value counts as absent
+            given = {key: value for key, value in attributes.items() if value is not None}
+            return evidence_of(span._replace(attributes=given))
+        try:
+            values[key] = check(value)
+        except BrokenRule as error:
+            broken[key] = str(error)
+    if plan.typed:
+        if names.RECORD_TYPE in broken:
+            return _unusable(f"{names.RECORD_TYPE} {broken[names.RECORD_TYPE]}")
+        typed = values[names.RECORD_TYPE]
+        makes = MAKES_OPERATION if typed == names.RECORD_OPERATION else MAKES_RUN | ENDS_RUN
     fault = ids_fault(span.trace_id, span.span_id)
     if fault:
         return _unusable(fault)
-    if makes & MAKES_OPERATION:
-        broken.update(half_pair(ATTEMPT_PAIR, values, broken))
-    if makes & MAKES_RUN:
-        broken.update(half_pair(RETRY_OF_PAIR, values, broken))
-        broken.update(too_many_results(span.attributes))
+    for key, fault in plan.faults:
+        broken.setdefault(key, fault)
     return Evidence(
-        bool(makes & MAKES_RUN),
-        bool(makes & MAKES_OPERATION),
-        bool(makes & ENDS_RUN),
+        makes & MAKES_RUN != 0,
+        makes & MAKES_OPERATION != 0,
+        makes & ENDS_RUN != 0,
         values,
         broken,
     )
 
 
-def _read(attributes: Mapping[str, object]) -> tuple[dict[str, Value], dict[str, str], int]:
-    """What passed its rule, what did not, and what the keys make of the span."""
-    values: dict[str, Value] = {}
-    broken: dict[str, str] = {}
+class _Plan(NamedTuple):
+    """How attributes with these keys are read, whatever their values.
+
+    ``makes`` is what the keys make of the span unless ``typed`` says that a record type is among
+    them; ``faults`` are those of the keys: halves of pairs, too many results.
+    """
+
+    checks: tuple[tuple[str, Check], ...]
+    makes: int
+    typed: bool
+    faults: tuple[tuple[str, str], ...]
+
+
+_PLANS: Final[dict[tuple[str, ...], _Plan]] = {}
+"""Spans of one place in a program have the same keys. Shared by threads: a lost plan is made
+again."""
+
+_MAX_PLANS: Final = 1024
+_MAX_PLANNED: Final = 2048  # characters of all keys of a plan that is kept
+
+
+def _plan(keys: tuple[str, ...]) -> _Plan:
+    rules = {
+        key: rule
+        for key in keys
+        if key.startswith(names.PREFIX) and (rule := rule_of(key)) is not None
+    }
     makes = 0
-    for key, value in attributes.items():
-        if value is None or not key.startswith("flowmark."):
-            continue
-        rule = rule_of(key)
-        if rule is None:
-            continue
+    for rule in rules.values():
         makes |= rule.makes
-        try:
-            values[key] = check_value(key, rule, value)
-        except BrokenRule as error:
-            broken[key] = str(error)
-    return values, broken, makes
+    faults = {
+        **half_pair(ATTEMPT_PAIR, rules),
+        **half_pair(RETRY_OF_PAIR, rules),
+        **too_many_results(rules),
+    }
+    plan = _Plan(
+        tuple((key, check_of(key, rule)) for key, rule in rules.items()),
+        makes,
+        names.RECORD_TYPE in rules,
+        tuple(faults.items()),
+    )
+    if sum(map(len, keys)) <= _MAX_PLANNED:
+        if len(_PLANS) >= _MAX_PLANS:
+            _PLANS.clear()
+        _PLANS[keys] = plan
+    return plan
 
 
 def _unusable(fault: str) -> Evidence:
@@ -101,7 +143,9 @@ def _unusable(fault: str) -> Evidence:
 
 def ids_fault(trace_id: bytes, span_id: bytes) -> str:
     """Why ids cannot name an event, or an empty text."""
-    for what, value, size in (("trace id", trace_id, 16), ("span id", span_id, 8)):
+    if len(trace_id) == _TRACE_ID and len(span_id) == _SPAN_ID and any(trace_id) and any(span_id):
+        return ""
+    for what, value, size in (("trace id", trace_id, _TRACE_ID), ("span id", span_id, _SPAN_ID)):
         if len(value) != size:
             return f"{what} has {len(value)} bytes; set {size}"
         if not any(value):
@@ -122,11 +166,11 @@ def self_reference(values: Mapping[str, Value]) -> bool:
 SELF_REFERENCE: Final = "names this run itself; name the run that is retried"
 
 
-def too_many_results(attributes: Mapping[str, object]) -> dict[str, str]:
+def too_many_results(carried: Collection[str]) -> dict[str, str]:
     """The fault of a run that reports more results than are kept."""
-    if len(attributes) <= MAX_RESULTS:
+    if len(carried) <= MAX_RESULTS:
         return {}
-    count = sum(key.startswith(names.RUN_RESULT_PREFIX) for key in attributes)
+    count = sum(key.startswith(names.RUN_RESULT_PREFIX) for key in carried)
     if count <= MAX_RESULTS:
         return {}
     return {names.RUN_RESULT_PREFIX + "*": f"are {count}; set at most {MAX_RESULTS}"}
@@ -152,12 +196,10 @@ def clean_default(value: str, limit: int = MAX_NAME) -> tuple[str, bool]:
     return value[:limit], replaced
 
 
-def half_pair(
-    pair: tuple[str, str], values: Mapping[str, Value], broken: Mapping[str, str]
-) -> dict[str, str]:
+def half_pair(pair: tuple[str, str], carried: Collection[str]) -> dict[str, str]:
     """The fault of a pair of which one key alone is carried, so that a typo is not silent."""
     one, other = pair
-    if (one in values) == (other in values):
+    if (one in carried) == (other in carried):
         return {}
-    key, missing = (one, other) if one in values else (other, one)
-    return {} if missing in broken else {key: f"needs {missing}; set both"}
+    key, missing = (one, other) if one in carried else (other, one)
+    return {key: f"needs {missing}; set both"}

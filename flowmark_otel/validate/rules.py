@@ -268,10 +268,18 @@ def rule_of(key: str) -> Rule | None:
     return rule
 
 
+def check_of(key: str, rule: Rule) -> Check:
+    """The check of a key's value; of a result key that is none, one that always fails."""
+    fault = result_key_fault(key) if rule is _RESULT_RULE else None
+    if fault is None:
+        return rule.check
+
+    def check(_: object) -> Value:
+        raise BrokenRule(fault)
+
+    return check
+
+
 def check_value(key: str, rule: Rule, value: object) -> Value:
     """The value as it is carried; raises ``BrokenRule``."""
-    if rule is _RESULT_RULE:
-        fault = result_key_fault(key)
-        if fault is not None:
-            raise BrokenRule(fault)
-    return rule.check(value)
+    return check_of(key, rule)(value)

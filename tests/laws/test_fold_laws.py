@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hypothesis import assume, given, strategies as st
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 from flowmark_otel import names
 from flowmark_otel.fold import digest, fold_log, fold_span, fold_starts
@@ -12,7 +13,7 @@ from flowmark_otel.fold.redact import redact_text, served_idempotency_key
 from flowmark_otel.model import Envelope, LogRecord, Refused, Span, SpanEvent
 from flowmark_otel.wire.decode import decode_logs, decode_traces
 from flowmark_otel.wire.encode import encode_logs
-from tests.support.otlp import traces_json, traces_protobuf
+from tests.support.otlp import any_value, traces_json, traces_protobuf
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -141,6 +142,37 @@ def test_decode_after_encode_is_identity(span: Span) -> None:
         for one, other in zip(back, kept, strict=True):
             assert isinstance(one, Envelope)
             assert digest(one) == digest(other)
+
+
+@given(ANNOTATED, st.dictionaries(NAME, st.one_of(NAME, st.booleans(), INT64), max_size=3))
+def test_records_are_the_bytes_of_the_stock_messages(
+    span: Span, resource: dict[str, object]
+) -> None:
+    """D1: what is written by hand is what the stock OTLP messages write, byte for byte."""
+    envelopes = [event for event in fold_span(span) if isinstance(event, Envelope)]
+    request = ExportLogsServiceRequest()
+    group = request.resource_logs.add()
+    for key, value in resource.items():
+        group.resource.attributes.add(key=key).value.CopyFrom(any_value(value))
+    group.resource.SetInParent()
+    scope = group.scope_logs.add()
+    scope.scope.name = "flowmark_otel"
+    for envelope in envelopes:
+        record = scope.log_records.add(
+            time_unix_nano=envelope.time_unix_nano,
+            event_name=envelope.event,
+            trace_id=envelope.trace_id,
+            span_id=envelope.span_id,
+            dropped_attributes_count=envelope.dropped_attributes_count,
+        )
+        carried: dict[str, object] = {
+            names.EVENT_NAME: envelope.event,
+            names.EVENT_ID: envelope.event_id,
+            **envelope.attributes,
+        }
+        for key, value in carried.items():
+            record.attributes.add(key=key).value.CopyFrom(any_value(value))
+    assert encode_logs(envelopes, resource) == request.SerializeToString()
 
 
 CHANGES = st.fixed_dictionaries(
