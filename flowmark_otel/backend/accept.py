@@ -30,6 +30,9 @@ from flowmark_otel.wire import decode, outcome, receipt, status
 
 INSECURE_PROJECT: Final = "default"
 DEADLINE_SECONDS: Final = 10.0
+SECONDS_PER_EVENT: Final = 0.0005
+"""What a large request may take beside that: one that is within the limit must not be turned away
+each time for its size."""
 _THREADS: Final = 2
 _MAX_SENDER_TEXT: Final = 200
 _SENDING_KINDS: Final = frozenset((names.KEY_INGEST,))
@@ -80,15 +83,21 @@ class Acceptor:
     ) -> Reply:
         """Judge one request; the reply is made after its transaction is durable.
 
-        Raises Unparsable, or Unavailable where the store cannot take it within 10 seconds.
+        Raises Unparsable, or Unavailable where the store cannot take it within 10 seconds and half
+        a millisecond an event.
         """
-        judging = self._judged(signal, encoding, body, principal, user_agent)
-        try:
-            bare, verdict = await asyncio.wait_for(judging, DEADLINE_SECONDS)
-        except asyncio.TimeoutError as error:
-            msg = "the store did not answer in time"
-            raise Unavailable(msg) from error
-        return self._reply(signal, encoding, verdict, bare=bare)
+        read = await asyncio.get_running_loop().run_in_executor(
+            self._threads, self._read, signal, encoding, body, principal, user_agent
+        )
+        verdict = _NOTHING
+        if read.submitted is not None:
+            seconds = DEADLINE_SECONDS + SECONDS_PER_EVENT * read.events
+            try:
+                verdict = await asyncio.wait_for(asyncio.wrap_future(read.submitted), seconds)
+            except asyncio.TimeoutError as error:
+                msg = "the store did not answer in time"
+                raise Unavailable(msg) from error
+        return self._reply(signal, encoding, verdict, bare=read.bare)
 
     def capabilities(self) -> tuple[tuple[str, ...], str]:
         """The capabilities and the stable id of this backend."""
@@ -105,22 +114,6 @@ class Acceptor:
     def close(self) -> None:
         """Wait for what is being read, then end the threads."""
         self._threads.shutdown()
-
-    async def _judged(
-        self,
-        signal: Signal,
-        encoding: Encoding,
-        body: bytes,
-        principal: Principal,
-        user_agent: str | None,
-    ) -> tuple[int, Verdict]:
-        """The number of items without events, and what became of the events of the others."""
-        read = await asyncio.get_running_loop().run_in_executor(
-            self._threads, self._read, signal, encoding, body, principal, user_agent
-        )
-        if read.submitted is None:
-            return read.bare, _NOTHING
-        return read.bare, await asyncio.wrap_future(read.submitted)
 
     def _read(
         self,
@@ -155,7 +148,7 @@ class Acceptor:
         if arrivals:
             batch = Batch(principal.project_id, principal.origin, arrivals)
             submitted = self._store.submit(batch)
-        return _Read(submitted, max(request.items - annotated, 0))
+        return _Read(submitted, len(arrivals), max(request.items - annotated, 0))
 
     def _reply(self, signal: Signal, encoding: Encoding, verdict: Verdict, *, bare: int) -> Reply:
         rejected = len(verdict.rejections)
@@ -185,6 +178,7 @@ class _Read(NamedTuple):
     """A request that was read: its events on their way, and how many items had none."""
 
     submitted: Future[Verdict] | None
+    events: int
     bare: int
 
 

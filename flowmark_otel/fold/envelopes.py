@@ -11,8 +11,13 @@ from typing import Final
 
 from flowmark_otel import names
 from flowmark_otel.fold.observed import fold_observed
-from flowmark_otel.fold.redact import redact_result, redact_text, served_idempotency_key
-from flowmark_otel.model import MAX_CODE, Envelope, Refused, Span, Value, event_id
+from flowmark_otel.fold.redact import (
+    clean_error_type,
+    redact_result,
+    redact_text,
+    served_idempotency_key,
+)
+from flowmark_otel.model import Envelope, Refused, Span, Value, event_id
 from flowmark_otel.validate import (
     MAX_INT64,
     SELF_REFERENCE,
@@ -22,6 +27,7 @@ from flowmark_otel.validate import (
     evidence_of,
     rule_of,
     self_reference,
+    shown_key,
 )
 
 _OPERATION_KEYS: Final = (names.OPERATION_NAME, names.OPERATION_ID, *names.ATTEMPT_START_KEYS)
@@ -214,7 +220,7 @@ class _Folding:
     def _end(self, event: str, part: str, attributes: dict[str, Value]) -> Envelope:
         """An end: error keys, error type and duration are added to ``attributes``."""
         span, values = self.span, self.values
-        error_type = error_type_of(span)
+        error_type, replaced = error_type_of(span)
         if error_type:
             attributes[names.ERROR_TYPE] = error_type
         code = values.get(names.ERROR_CODE)
@@ -233,7 +239,8 @@ class _Folding:
         start, end = span.start_time_unix_nano, span.end_time_unix_nano
         if start and start <= end <= start + MAX_INT64:
             attributes[names.DURATION_NS] = end - start
-        return self._envelope(event, part, end, attributes)
+        envelope = self._envelope(event, part, end, attributes)
+        return envelope._replace(characters_replaced=True) if replaced else envelope
 
     def _envelope(
         self, event: str, part: str, time_unix_nano: int, attributes: dict[str, Value]
@@ -258,17 +265,18 @@ class _Folding:
         )
 
     def _faults(self, keys: Iterable[str]) -> str:
-        return "; ".join(f"{key} {self.broken[key]}" for key in sorted(keys))
+        return "; ".join(f"{shown_key(key)} {self.broken[key]}" for key in sorted(keys))
 
     def _refused(self, part: str, message: str) -> Refused:
         span = self.span
         return Refused(names.INVALID, message, event_id(span.trace_id, span.span_id, part))
 
 
-def error_type_of(span: Span) -> str:
-    """The error type of a span, as it is carried; empty if unknown.
+def error_type_of(span: Span) -> tuple[str, bool]:
+    """The error type of a span as it is carried, and whether characters were replaced.
 
     The attribute ``error.type``; of a failed span also the type of its last exception event.
+    Empty if unknown.
     """
     value = span.attributes.get(names.ERROR_TYPE)
     if span.failed and not (isinstance(value, str) and value and not value.isspace()):
@@ -276,6 +284,4 @@ def error_type_of(span: Span) -> str:
         for event in span.events:
             if event.name == names.EXCEPTION_EVENT:
                 value = event.attributes.get(names.EXCEPTION_TYPE)
-    if not isinstance(value, str) or not value or value.isspace():
-        return ""
-    return clean_default(redact_text(value), MAX_CODE)[0]
+    return clean_error_type(value)

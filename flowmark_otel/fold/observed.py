@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from flowmark_otel import names
-from flowmark_otel.fold.redact import redact_text
-from flowmark_otel.model import MAX_CODE, Envelope, Refused, Span, SpanEvent, Value
-from flowmark_otel.validate import OBSERVED_RULES, BrokenRule, clean_default
+from flowmark_otel.fold.redact import clean_error_type
+from flowmark_otel.model import Envelope, Refused, Span, SpanEvent, Value
+from flowmark_otel.validate import OBSERVED_RULES, BrokenRule
 
 _REQUIRED = (names.OBSERVED_NUMBER, names.OBSERVED_OUTCOME)
 
@@ -29,10 +30,10 @@ def fold_observed(
 
 
 def _fold_one(span: Span, event: SpanEvent, base: dict[str, Value]) -> Envelope | Refused:
-    own, faults = observed_values(event.attributes)
-    if faults:
-        return Refused(names.INVALID, faults)
-    attributes = {**base, **own}
+    own = observed_values(event.attributes)
+    if own.faults:
+        return Refused(names.INVALID, own.faults)
+    attributes = {**base, **own.values}
     return Envelope(
         names.ATTEMPT_OBSERVED,
         span.trace_id,
@@ -41,11 +42,20 @@ def _fold_one(span: Span, event: SpanEvent, base: dict[str, Value]) -> Envelope 
         event.time_unix_nano,
         attributes,
         span.dropped_attributes_count,
+        own.replaced,
     )
 
 
-def observed_values(given: Mapping[str, object]) -> tuple[dict[str, Value], str]:
-    """What an observed try carries of its own, and the faults of it, joined."""
+class Observed(NamedTuple):
+    """What an observed try carries of its own; its faults, joined; were characters replaced."""
+
+    values: dict[str, Value]
+    faults: str
+    replaced: bool
+
+
+def observed_values(given: Mapping[str, object]) -> Observed:
+    """Read the attributes of an observed try."""
     values: dict[str, Value] = {}
     faults: list[str] = []
     for key, check in OBSERVED_RULES.items():
@@ -58,10 +68,10 @@ def observed_values(given: Mapping[str, object]) -> tuple[dict[str, Value], str]
             values[key] = check(value)
         except BrokenRule as fault:
             faults.append(f"{key} {fault}")
-    error_type = given.get(names.ERROR_TYPE)
-    if isinstance(error_type, str) and error_type and not error_type.isspace():
-        values[names.ERROR_TYPE] = clean_default(redact_text(error_type), MAX_CODE)[0]
-    return values, "; ".join(faults)
+    error_type, replaced = clean_error_type(given.get(names.ERROR_TYPE))
+    if error_type:
+        values[names.ERROR_TYPE] = error_type
+    return Observed(values, "; ".join(faults), replaced)
 
 
 def observed_part(time_unix_nano: int, attributes: dict[str, Value]) -> str:

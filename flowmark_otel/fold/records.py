@@ -11,8 +11,13 @@ from typing import Final, NamedTuple
 
 from flowmark_otel import names
 from flowmark_otel.fold.observed import observed_part, observed_values
-from flowmark_otel.fold.redact import redact_result, redact_text, served_idempotency_key
-from flowmark_otel.model import MAX_CODE, Envelope, LogRecord, Refused, Value, event_id
+from flowmark_otel.fold.redact import (
+    clean_error_type,
+    redact_result,
+    redact_text,
+    served_idempotency_key,
+)
+from flowmark_otel.model import Envelope, LogRecord, Refused, Value, event_id
 from flowmark_otel.validate import (
     ATTEMPT_PAIR,
     DURATION_CHECK,
@@ -21,11 +26,11 @@ from flowmark_otel.validate import (
     BrokenRule,
     Scope,
     check_value,
-    clean_default,
     half_pair,
     ids_fault,
     rule_of,
     self_reference,
+    shown_key,
     too_many_results,
 )
 
@@ -73,13 +78,16 @@ def fold_log(record: LogRecord) -> Envelope | Refused | None:
     if name and repeated is not None and name != repeated:
         faults.insert(0, f"{names.EVENT_NAME} differs from the record's event name; set both alike")
     if event == names.ATTEMPT_OBSERVED:
-        own, own_faults = observed_values(attributes)
-        values.update(own)
-        if own_faults:
-            return Refused(names.INVALID, "; ".join([*faults, own_faults]))
+        own = observed_values(attributes)
+        values.update(own.values)
+        replaced = own.replaced
+        if own.faults:
+            return Refused(names.INVALID, "; ".join([*faults, own.faults]))
         part = observed_part(record.time_unix_nano, values)
     else:
         part = names.PART_OF_EVENT[event]
+        carried = values.get(names.ERROR_TYPE) is not None
+        replaced = carried and clean_error_type(attributes.get(names.ERROR_TYPE))[1]
     own_id = event_id(record.trace_id, record.span_id, part)
     given_id = attributes.get(names.EVENT_ID)
     if given_id is not None and given_id != own_id:
@@ -94,6 +102,7 @@ def fold_log(record: LogRecord) -> Envelope | Refused | None:
         record.time_unix_nano,
         values,
         record.dropped_attributes_count,
+        replaced,
     )
 
 
@@ -126,7 +135,7 @@ def _values(event: str, given: Mapping[str, object]) -> tuple[dict[str, Value], 
         _end_values(given, values, broken)
     _defaulted(given, values, broken)
     _redact(values)
-    return values, [f"{key} {broken[key]}" for key in sorted(broken)]
+    return values, [f"{shown_key(key)} {broken[key]}" for key in sorted(broken)]
 
 
 def _check_pairs(values: dict[str, Value], broken: dict[str, str]) -> None:
@@ -146,9 +155,9 @@ def _end_values(
             values[names.DURATION_NS] = DURATION_CHECK(duration)
         except BrokenRule as fault:
             broken[names.DURATION_NS] = str(fault)
-    error_type = given.get(names.ERROR_TYPE)
-    if isinstance(error_type, str) and error_type and not error_type.isspace():
-        values[names.ERROR_TYPE] = clean_default(redact_text(error_type), MAX_CODE)[0]
+    error_type, _ = clean_error_type(given.get(names.ERROR_TYPE))
+    if error_type:
+        values[names.ERROR_TYPE] = error_type
 
 
 def _defaulted(

@@ -11,7 +11,8 @@ import re
 from typing import Final
 
 from flowmark_otel import names
-from flowmark_otel.model import Value
+from flowmark_otel.model import MAX_CODE, Value
+from flowmark_otel.validate import clean_default
 
 _SECRET_KEY: Final = re.compile(
     r"passw(?:or)?d|passphrase|secret|token|api_?key|access_?key|private_?key|credential"
@@ -40,6 +41,16 @@ def redact_text(text: str) -> str:
 
 
 _SHORTEST_SECRET: Final = 12
+
+
+def clean_error_type(value: object) -> tuple[str, bool]:
+    """An ``error.type`` as it is carried, and whether characters were replaced; empty if none.
+
+    It is no key of ours, so it is cut and cleaned, never a reason to refuse.
+    """
+    if not isinstance(value, str) or not value or value.isspace():
+        return "", False
+    return clean_default(redact_text(value), MAX_CODE)
 
 
 def redact_result(key: str, value: Value) -> Value:

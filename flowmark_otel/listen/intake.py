@@ -58,7 +58,7 @@ class Intake:
     accepting: Accepting
     max_request_bytes: int = MAX_REQUEST_BYTES
     read_timeout: float = 60.0
-    judge_timeout: float = 30.0
+    judge_timeout: float = 120.0
 
     def authenticate(self, authorizations: list[str]) -> Principal:
         """Who is calling; a request that names two keys is nobody's (contract, "Projects")."""

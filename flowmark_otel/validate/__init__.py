@@ -25,6 +25,7 @@ from flowmark_otel.validate.rules import (
     check_of,
     check_value,
     rule_of,
+    shown_key,
 )
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "ids_fault",
     "rule_of",
     "self_reference",
+    "shown_key",
     "too_many_results",
     "unknown_keys",
 ]

@@ -147,7 +147,7 @@ def ids_fault(trace_id: bytes, span_id: bytes) -> str:
         return ""
     for what, value, size in (("trace id", trace_id, _TRACE_ID), ("span id", span_id, _SPAN_ID)):
         if len(value) != size:
-            return f"{what} has {len(value)} bytes; set {size}"
+            return f"{what} has {len(value)} bytes; set {size} ({2 * size} hex digits in JSON)"
         if not any(value):
             return f"{what} is all zero; record the span with a valid context"
     return ""

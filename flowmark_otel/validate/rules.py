@@ -34,6 +34,7 @@ Check: TypeAlias = Callable[[object], Value]
 MAX_INT64: Final = 2**63 - 1
 MIN_INT64: Final = -(2**63)
 _SHOWN: Final = 24
+_SHOWN_KEY: Final = 48
 
 
 class Scope(Enum):
@@ -59,6 +60,18 @@ class Rule(NamedTuple):
     check: Check
     scope: Scope
     makes: int = 0
+
+
+def found_type(value: object) -> str:
+    """What a value is, without the value."""
+    kinds = {bool: "a bool", int: "an integer", float: "a double", str: "a string"}
+    kind = kinds.get(type(value))
+    return f"is {kind}" if kind else found(value)
+
+
+def shown_key(key: str) -> str:
+    """A key, short enough for a receipt to hold what is wrong with it too."""
+    return key if len(key) <= _SHOWN_KEY else key[:_SHOWN_KEY] + "…"
 
 
 def found(value: object) -> str:
@@ -172,7 +185,8 @@ def one_of(*allowed: str) -> Check:
 def any_text(value: object) -> Value:
     """A string of any length: it is replaced by its served form before it goes anywhere."""
     if not isinstance(value, str):
-        msg = "is no string; set the key, or its served form 'sha256:' and 16 hex digits"
+        # The value stays out of the message: it may be the key itself.
+        msg = f"{found_type(value)}; set a string: the key, or its served form"
         raise BrokenRule(msg)
     bad = bad_characters(value)
     if bad is not None:
@@ -210,7 +224,7 @@ def result_key_fault(key: str) -> str | None:
     """Why the part after ``flowmark.run.result.`` is no result key, or None."""
     if _RESULT_KEY.fullmatch(key, len(names.RUN_RESULT_PREFIX)):
         return None
-    return "is no result key; use up to 64 of a-z 0-9 _ . from a letter to a letter or digit"
+    return "is no result key; use 1 to 64 of a-z 0-9 _ . from a letter on"
 
 
 _name = text(MAX_NAME)

@@ -131,6 +131,26 @@ def test_no_code_is_derived_for_a_completed_end() -> None:
 
 
 @pytest.mark.parametrize(
+    ("attributes", "events"),
+    [
+        ({names.ERROR_TYPE: "E\0"}, ()),
+        ({names.ERROR_TYPE: "E\ud800"}, ()),
+        ({}, (SpanEvent("exception", 1, {"exception.type": "E\udcff"}),)),
+    ],
+)
+def test_replaced_characters_are_flagged(
+    attributes: dict[str, object], events: tuple[SpanEvent, ...]
+) -> None:
+    """Contract, section 4: elsewhere in a span bad characters are replaced and flagged."""
+    start, end = envelopes({**PAIR, **attributes}, failed=True, events=events)
+    assert end.attributes[names.ERROR_TYPE] == "E\ufffd"
+    assert (start.characters_replaced, end.characters_replaced) == (False, True)
+    again = fold_log(record_of(end, **{names.ERROR_TYPE: "E\0"}))
+    assert isinstance(again, Envelope)
+    assert again.characters_replaced
+
+
+@pytest.mark.parametrize(
     ("start", "end", "duration"),
     [(100, 100, 0), (0, 250, None), (100, 0, None), (250, 100, None), (1, 2**64 - 1, None)],
 )
