@@ -8,6 +8,7 @@ the edge, and chained.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 
 class FlowmarkError(Exception):
@@ -59,8 +60,40 @@ class Unavailable(RequestError):
         self.retry_after = retry_after
 
 
+class InvalidUse(FlowmarkError, ValueError):
+    """A diagnostic about the caller's own use, raised instead of reported (``FLOWMARK_STRICT``)."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+
+
 class AttemptTimeoutError(FlowmarkError, TimeoutError):
     """An attempt reached its cap and was stopped (B5)."""
+
+
+class NotAcknowledged(Protocol):
+    """What is said of one event that was not acknowledged (``model.Unacknowledged``)."""
+
+    @property
+    def event_id(self) -> str:
+        """The id of the event."""
+        ...
+
+    @property
+    def state(self) -> str:
+        """One of ``names.DELIVERY_STATES``."""
+        ...
+
+    @property
+    def reason(self) -> str:
+        """Why: a reason of section 3 of the contract."""
+        ...
+
+    @property
+    def message(self) -> str:
+        """The same in words, empty where there is no more to say."""
+        ...
 
 
 class DeliveryError(FlowmarkError):
@@ -72,7 +105,10 @@ class DeliveryError(FlowmarkError):
     permanent = False
 
     def __init__(
-        self, message: str, failures: Sequence[object], counts: Mapping[tuple[str, str], int]
+        self,
+        message: str,
+        failures: Sequence[NotAcknowledged],
+        counts: Mapping[tuple[str, str], int],
     ) -> None:
         super().__init__(message)
         self.failures = tuple(failures)

@@ -89,6 +89,27 @@ class Failure:
             raise TypeError(msg)
 
 
+@dataclass(frozen=True, slots=True)
+class ObservedAttempt:
+    """One reported try, as the on-attempt hook is given it.
+
+    Times in epoch nanoseconds. ``outcome`` is ``completed`` or ``failed``. Of the error its type,
+    and its message with secrets taken out; never the error itself.
+    """
+
+    workflow: str
+    run_id: str
+    operation: str
+    number: int
+    outcome: str
+    started_at: int
+    ended_at: int
+    series: str | None = None
+    system: str | None = None
+    error_type: str | None = None
+    error_message: str | None = None
+
+
 class Misshapen(NamedTuple):
     """An attribute value that its encoding could not read; no rule accepts it."""
 

@@ -5,7 +5,7 @@ Names are API (contract, preamble). They stand here once and nowhere else as lit
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 PREFIX: Final = "flowmark."
 SCOPE: Final = "flowmark_otel"
@@ -143,8 +143,58 @@ REASON_REJECTED: Final = "rejected"
 REASON_TOO_LARGE: Final = "too_large"
 REASON_UNAUTHORIZED: Final = "unauthorized"
 REASON_UNAVAILABLE: Final = "unavailable"
+REASON_TIMEOUT: Final = "timeout"
+REASON_QUEUE_FULL: Final = "queue_full"
+REASON_SHUTDOWN: Final = "shutdown"
+REASON_SPOOL_FULL: Final = "spool_full"
+REASON_NOT_SENT: Final = "not_sent"
+"""Refused by our own validation, or impossible to encode: it never left the process."""
+
+# -- states of a recorded event that only a sender knows (contract, section 3) ------------------
+UNACKNOWLEDGED: Final = "unacknowledged"
+QUEUED: Final = "queued"
+SPOOLED: Final = "spooled"
 ACCEPTED: Final = "accepted"
 """The state of ordinary events that were answered with an OTLP success without receipt."""
+
+DELIVERED: Final = frozenset((STORED, DUPLICATE, CUSTODY, ACCEPTED))
+"""The states of events that were acknowledged; events in any other state were not."""
+DELIVERY_STATES: Final = (
+    *(STORED, DUPLICATE, CUSTODY, ACCEPTED, CONFLICT, INVALID, LIMIT),
+    *(UNACKNOWLEDGED, DEAD_LETTERED, DROPPED, QUEUED, SPOOLED),
+)
+
+# -- diagnostics: what a client reports about its own recording (contract, sections 2, 3 and 6) --
+DIAGNOSTIC_METADATA_CHANGED: Final = "metadata_changed"
+DIAGNOSTIC_LATE_REPORT: Final = "late_report"
+DIAGNOSTIC_INVALID: Final = INVALID
+"""An event, or a call, that broke a rule and was not sent."""
+DIAGNOSTIC_CALLBACK_FAILED: Final = "callback_failed"
+"""A callback of the application raised; it was caught."""
+DIAGNOSTIC_INTERNAL: Final = "internal"
+"""A defect of this package, caught where it cannot reach the application."""
+DIAGNOSTIC_RESUMED: Final = "resumed"
+"""What could not be delivered, or was not acknowledged, is again."""
+DIAGNOSTIC_CONFIGURATION: Final = "configuration"
+"""A setting that cannot be used; its default stands in."""
+DIAGNOSTIC_ALREADY_ENDED: Final = "already_ended"
+"""A run or operation was ended again in another way; the first end stands."""
+DIAGNOSTIC_NOT_RECORDED: Final = "not_recorded"
+"""A span was annotated that nothing records: unsampled, or ended already."""
+DIAGNOSTIC_SPOOL_FAILED: Final = "spool_failed"
+"""The disk refused something of the spool; the message says what is less safe for it."""
+DIAGNOSTIC_SPOOL_DAMAGED: Final = "spool_damaged"
+"""The spool held something that is no record or of a newer version; it was set aside."""
+DIAGNOSTIC_CODES: Final = (
+    *(DIAGNOSTIC_METADATA_CHANGED, DIAGNOSTIC_LATE_REPORT, DIAGNOSTIC_INVALID),
+    *(DIAGNOSTIC_CONFIGURATION, DIAGNOSTIC_ALREADY_ENDED, DIAGNOSTIC_NOT_RECORDED),
+    *(DIAGNOSTIC_CALLBACK_FAILED, DIAGNOSTIC_INTERNAL, DIAGNOSTIC_RESUMED),
+    *(CONFLICT, LIMIT, DEAD_LETTERED, DROPPED),
+    *(REASON_UNACKNOWLEDGED, REASON_MALFORMED_RECEIPT, REASON_COUNT_MISMATCH, REASON_REJECTED),
+    *(REASON_TOO_LARGE, REASON_UNAUTHORIZED, REASON_UNAVAILABLE, REASON_TIMEOUT),
+    *(REASON_QUEUE_FULL, REASON_SHUTDOWN, REASON_SPOOL_FULL),
+    *(DIAGNOSTIC_SPOOL_FAILED, DIAGNOSTIC_SPOOL_DAMAGED),
+)
 
 STATE_REJECTED: Final = "rejected"
 STATE_UNKNOWN: Final = "unknown"
@@ -152,6 +202,70 @@ STATE_UNKNOWN: Final = "unknown"
 UNKNOWN_NAME: Final = "unknown"
 UNKNOWN_SERVICE: Final = "unknown_service"
 REDACTED: Final = "[redacted]"
+
+# -- metrics (contract, section 10) ---------------------------------------------------------------
+ATTEMPT_STATUS: Final = "flowmark.attempt.status"
+VERDICT: Final = "flowmark.verdict"
+DELIVERY_STATE: Final = "flowmark.delivery.state"
+DELIVERY_REASON: Final = "flowmark.delivery.reason"
+DIAGNOSTIC_CODE: Final = "flowmark.diagnostic.code"
+OTHER_NAMES: Final = "_other"
+"""Stands for workflow and operation names beyond the limit of a metric."""
+
+
+class Metric(NamedTuple):
+    """A metric: its OpenTelemetry name, its unit, what it says, the attributes of its points."""
+
+    name: str
+    unit: str
+    says: str
+    attributes: tuple[str, ...] = ()
+
+
+_OF_OPERATIONS: Final = (WORKFLOW_NAME, OPERATION_NAME)
+
+ATTEMPTS_METRIC: Final = Metric(
+    "flowmark.attempts", "{attempt}", "Attempts that ended.", (*_OF_OPERATIONS, ATTEMPT_STATUS)
+)
+OPERATIONS_METRIC: Final = Metric(
+    "flowmark.operations", "{operation}", "Operations that ended.", (*_OF_OPERATIONS, VERDICT)
+)
+ATTEMPT_DURATION_METRIC: Final = Metric(
+    "flowmark.attempt.duration",
+    "s",
+    "Durations of attempts that ended.",
+    (*_OF_OPERATIONS, ATTEMPT_STATUS),
+)
+TIME_LOST_METRIC: Final = Metric(
+    "flowmark.operation.time_lost",
+    "s",
+    "Failed attempts that were tried again, and the time between consecutive attempts.",
+    _OF_OPERATIONS,
+)
+DELIVERY_METRIC: Final = Metric(
+    "flowmark.delivery.events",
+    "{event}",
+    "Recorded events, each in one state.",
+    (DELIVERY_STATE, DELIVERY_REASON),
+)
+DIAGNOSTICS_METRIC: Final = Metric(
+    "flowmark.diagnostics",
+    "{diagnostic}",
+    "What was reported about recording and delivery.",
+    (DIAGNOSTIC_CODE,),
+)
+QUEUE_SIZE_METRIC: Final = Metric(
+    "flowmark.queue.size", "{event}", "Events in memory that have no final state."
+)
+SPOOL_SIZE_METRIC: Final = Metric("flowmark.spool.size", "By", "Bytes of the spool on disk.")
+SPOOL_AGE_METRIC: Final = Metric(
+    "flowmark.spool.age", "s", "Age of the oldest undelivered record of the spool."
+)
+METRICS: Final = (
+    *(ATTEMPTS_METRIC, OPERATIONS_METRIC, ATTEMPT_DURATION_METRIC, TIME_LOST_METRIC),
+    *(DELIVERY_METRIC, DIAGNOSTICS_METRIC, QUEUE_SIZE_METRIC),
+    *(SPOOL_SIZE_METRIC, SPOOL_AGE_METRIC),
+)
 
 # -- the closed sets as types, for answers and their OpenAPI document (contract, section 5) ------
 Status: TypeAlias = Literal["open", "completed", "failed"]

@@ -1,0 +1,86 @@
+"""The settings of ``serve``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from flowmark_otel import names
+from flowmark_otel.config.parsers import (
+    address,
+    capabilities,
+    file,
+    flag,
+    is_loopback,
+    seconds,
+    text,
+    trace_template,
+    whole,
+)
+from flowmark_otel.config.settings import setting
+
+
+def default_database_url() -> str:
+    """SQLite in the user's data folder, which is created; needs the ``server`` extra."""
+    from platformdirs import user_data_path  # noqa: PLC0415 - the base install has none
+
+    path = user_data_path("flowmark-otel", appauthor=False, ensure_exists=True) / "flowmark.db"
+    return f"sqlite:///{path}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOptions:
+    """What ``serve`` can be told (contract, sections 4 and 7).
+
+    ``db``: URL of the store, empty for the user data folder; read ``database_url``.
+    ``grpc``, ``http``, ``metrics``: ``HOST:PORT``, port 0 for any free one; no metrics address
+    if None. ``tls_cert`` and ``tls_key``: PEM files, both or neither. ``retain``: seconds after
+    its latest arrival that a run is kept, None for ever. ``max_request_bytes``: of a body, before
+    and after decompression. ``without``: capabilities not to acknowledge (A21).
+    ``trace_url``: template of links to a trace viewer. ``migrate``: bring an older schema up
+    instead of refusing it. ``insecure_no_auth``: no keys, project ``default``, on loopback only.
+    """
+
+    prefix: ClassVar[str] = "FLOWMARK_SERVE_"
+    removed: ClassVar[Mapping[str, str]] = {}
+
+    db: str = setting(text, "", "store, such as sqlite:////var/lib/flowmark.db")
+    grpc: str = setting(address, "127.0.0.1:4317", "address of OTLP over gRPC")
+    http: str = setting(address, "127.0.0.1:4318", "address of OTLP over HTTP, API and pages")
+    tls_cert: Path | None = setting(file, None, "certificate, PEM")
+    tls_key: Path | None = setting(file, None, "private key of the certificate, PEM")
+    insecure_no_auth: bool = setting(flag, default=False, description="no keys; loopback only")
+    retain: int | None = setting(seconds, None, "how long a run is kept, such as 90d")
+    workers: int = setting(whole(1, 64), 1, "processes that take requests")
+    max_request_bytes: int = setting(
+        whole(1024, 1 << 30), 64 << 20, "largest body, also after decompression"
+    )
+    migrate: bool = setting(flag, default=False, description="bring an older schema up")
+    metrics: str | None = setting(address, None, "address of Prometheus metrics")
+    trace_url: str | None = setting(trace_template, None, "link to a trace, with {trace_id}")
+    without: tuple[str, ...] = setting(capabilities, (), "capability not to acknowledge")
+
+    @property
+    def database_url(self) -> str:
+        """The URL of the store, the default one included."""
+        return self.db or default_database_url()
+
+    @property
+    def capabilities(self) -> tuple[str, ...]:
+        """The capabilities to acknowledge."""
+        return tuple(name for name in (names.CAPABILITY,) if name not in self.without)
+
+    def faults(self) -> list[str]:
+        """Faults between settings: half a TLS pair, no keys on an address others can reach."""
+        found = []
+        if (self.tls_cert is None) != (self.tls_key is None):
+            found.append("tls_cert and tls_key go together")
+        if self.insecure_no_auth:
+            found += [
+                f"insecure_no_auth needs a loopback address, found {name} {value}"
+                for name, value in (("grpc", self.grpc), ("http", self.http))
+                if not is_loopback(value)
+            ]
+        return found

@@ -1,0 +1,1 @@
+"""The public types, as applications write them; mypy is the judge."""
