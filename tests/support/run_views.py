@@ -104,7 +104,7 @@ def group(
     attempts: tuple[AttemptView, ...], verdict: names.Verdict, group_id: str = "customer-batch-43"
 ) -> GroupView:
     """A group without gaps and conflicts."""
-    return GroupView("push-to-crm", group_id, attempts, (), verdict, (), (), ())
+    return GroupView("push-to-crm", group_id, attempts, (), verdict, (), 0, False, (), ())
 
 
 def every_mark() -> GroupView:
@@ -122,6 +122,8 @@ def every_mark() -> GroupView:
         gaps=((3, 3), (4, 4)),
         verdict="failed",
         elsewhere=("fedcba98765432100123456789abcdef",),
+        elsewhere_count=1,
+        elsewhere_at_least=False,
         conflicts=(2,),
         rejected=(
             rejected(2, names.OPERATION_STARTED, 1.06),

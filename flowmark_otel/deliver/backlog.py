@@ -1,0 +1,212 @@
+"""What waits for its delivery: the protocol of queue and spool, and the queue in memory.
+
+Nothing is removed before its acknowledgement: a backlog hands out a batch and keeps it until told
+what became of every event in it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple, Protocol
+
+from flowmark_otel import names
+from flowmark_otel.model import Envelope
+
+
+class Recorded(NamedTuple):
+    """One event that waits, and the attributes of the resource it came from.
+
+    ``adopted``: another process recorded it and left it behind, so it enters the counts of this
+    one only when it has its final state.
+    """
+
+    event: Envelope
+    resource: Mapping[str, object]
+    adopted: bool = False
+
+
+class Handout(Protocol):
+    """A batch of one resource, in the order recorded, that the backlog still keeps."""
+
+    @property
+    def events(self) -> Sequence[Recorded]:
+        """What was handed out; never empty, and all of one resource."""
+        ...
+
+    def done(self, positions: Iterable[int]) -> None:
+        """Remove the events at these positions for good: each has its final state."""
+        ...
+
+    def set_aside(self, positions: Iterable[int]) -> None:
+        """As ``done``, for events that were not acknowledged: a durable backlog keeps a copy."""
+        ...
+
+    def again(self) -> None:
+        """Put back what is not done, in front of all else and in its order."""
+        ...
+
+
+class Backlog(Protocol):
+    """Events in the order recorded. Any thread may call; none of it waits for the network.
+
+    ``state`` is what the counts call an event in it: ``queued`` or ``spooled``. ``durable`` says
+    whether it outlives the process.
+    """
+
+    @property
+    def state(self) -> str:
+        """``names.QUEUED`` or ``names.SPOOLED``."""
+        ...
+
+    @property
+    def durable(self) -> bool:
+        """Whether what it holds survives the end of this process."""
+        ...
+
+    @property
+    def full_reason(self) -> str:
+        """Why an event that found no room is dropped: ``queue_full`` or ``spool_full``."""
+        ...
+
+    def put(self, events: Sequence[Envelope], resource: Mapping[str, object]) -> int:
+        """Take events of one resource, the same mapping object for all of one provider.
+
+        Returns how many were taken, from the front; the others found no room.
+        """
+        ...
+
+    def take(self, limit: int) -> Handout | None:
+        """The oldest events, at most ``limit``, of one resource; None if none wait."""
+        ...
+
+    def waiting(self) -> int:
+        """How many events wait, without those handed out; cheap, may be an estimate."""
+        ...
+
+    def in_memory(self) -> int:
+        """How many of the events that are not done would be lost with this process."""
+        ...
+
+    def ids(self, limit: int) -> list[str]:
+        """The ids of the oldest events that are not done, handed out ones included."""
+        ...
+
+    def after_fork(self) -> None:
+        """In a child: forget what the parent recorded, who delivers it; replace the locks."""
+        ...
+
+    def close(self) -> None:
+        """Let go of files; what a durable one holds stays there."""
+        ...
+
+
+class Queue:
+    """The backlog in memory, about ``limit`` events; handed out ones take room too.
+
+    It has no lock: any thread appends, one takes, and each step of either is atomic. So a signal
+    handler that records, or flushes, on the thread it met cannot block the one that sends. Threads
+    that record at the same moment may pass the limit by what each of them adds.
+    """
+
+    state = names.QUEUED
+    durable = False
+    full_reason = names.REASON_QUEUE_FULL
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self._events: deque[Recorded] = deque()
+        # Written by the thread that takes, alone.
+        self._out: _QueueHandout | None = None
+        self._held_out = 0
+
+    def put(self, events: Sequence[Envelope], resource: Mapping[str, object]) -> int:
+        """Take as many as there is room for."""
+        room = self._limit - len(self._events) - self._held_out
+        if room < len(events):
+            events = events[: max(room, 0)]
+        self._events.extend([Recorded(event, resource) for event in events])
+        return len(events)
+
+    def take(self, limit: int) -> _QueueHandout | None:
+        """The oldest events of one resource, by identity of its mapping."""
+        waiting = self._events
+        if not waiting:
+            return None
+        resource = waiting[0].resource
+        found: list[Recorded] = []
+        while waiting and len(found) < limit and waiting[0].resource is resource:
+            self._held_out += 1
+            found.append(waiting.popleft())
+        self._out = _QueueHandout(self, found)
+        return self._out
+
+    def waiting(self) -> int:
+        """How many events wait."""
+        return len(self._events)
+
+    def in_memory(self) -> int:
+        """All of it."""
+        return len(self._events) + self._held_out
+
+    def ids(self, limit: int) -> list[str]:
+        """The ids of the oldest events that are not done."""
+        out = self._out
+        found = [] if out is None else out.left()
+        return [each.event.event_id for each in [*found, *self._copy()][:limit]]
+
+    def _copy(self) -> list[Recorded]:
+        while True:
+            with suppress(RuntimeError):  # it changed meanwhile
+                return list(self._events)
+
+    def after_fork(self) -> None:
+        """Empty: what is in it is the parent's."""
+        self._begin_anew()
+
+    def close(self) -> None:
+        """Holds nothing that has to be let go of."""
+
+    def settled(self, handout: _QueueHandout, number: int) -> None:
+        """Give the room of settled events back; a handout from before a fork is the parent's."""
+        if handout is self._out:
+            self._held_out -= number
+
+    def put_back(self, handout: _QueueHandout) -> None:
+        """Put what is left of a handout in front."""
+        if handout is self._out:
+            left = handout.left()
+            self._out = None
+            self._events.extendleft(reversed(left))
+            self._held_out -= len(left)
+
+
+class _QueueHandout:
+    """A batch of a queue; belongs to the thread that took it."""
+
+    def __init__(self, queue: Queue, events: list[Recorded]) -> None:
+        self.events: Sequence[Recorded] = events
+        self._queue = queue
+        self._done: set[int] = set()
+
+    def done(self, positions: Iterable[int]) -> None:
+        """Remove the events at these positions."""
+        before = len(self._done)
+        self._done.update(positions)
+        self._queue.settled(self, len(self._done) - before)
+
+    def set_aside(self, positions: Iterable[int]) -> None:
+        """Remove them too: memory keeps nothing for later."""
+        self.done(positions)
+
+    def again(self) -> None:
+        """Put back what is not done."""
+        self._queue.put_back(self)
+
+    def left(self) -> list[Recorded]:
+        """What is not done, in order."""
+        return [each for place, each in enumerate(self.events) if place not in self._done]

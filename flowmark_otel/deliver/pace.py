@@ -1,0 +1,124 @@
+"""How fast delivery goes, and the flags by which other threads move the one that sends."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from flowmark_otel.clock import Clock
+from flowmark_otel.deliver.flag import Flag
+from flowmark_otel.deliver.limits import Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Sizes in events, times in seconds; the defaults are what applications get.
+
+    ``linger`` is how long a batch gathers; with the time to encode it stays well below the 200 ms
+    in which a start is handed to the transport (E1). ``jitter`` gives numbers from 0 to 1.
+    ``wait`` waits for a flag, at most for some seconds, for ever if None.
+    """
+
+    limits: Limits = field(default_factory=Limits)
+    queue: int = 8192
+    batch: int = 512
+    linger: float = 0.05
+    jitter: Callable[[], float] = random.random
+    wait: Callable[[Flag, float | None], object] = Flag.wait
+
+
+class Progress:
+    """What the sender tells other threads; it alone writes.
+
+    ``trouble`` says why nothing can be delivered at the moment, empty if it can; ``tried`` is how
+    many of the oldest undelivered events may have arrived.
+    """
+
+    def __init__(self) -> None:
+        self.trouble = ""
+        self.tried = 0
+
+
+class Flags:
+    """Set by any thread, waited for by the sender; ``flushes`` is guarded by its own lock."""
+
+    def __init__(self, clock: Clock, pace: Pace) -> None:
+        self._clock = clock
+        self._pace = pace
+        self._lock = threading.RLock()
+        self._wake = Flag()
+        self._full = Flag()
+        self._flush = Flag()
+        self._halt = Flag()
+        self._flushes = 0
+        self._deadline: float | None = None
+
+    # -- from other threads --------------------------------------------------------------------
+    def wake(self, waiting: int) -> None:
+        """So many events wait; once a batch of them does, it gathers no longer."""
+        self._wake.set()
+        if waiting >= self._pace.batch:
+            self._full.set()
+
+    def flush(self, change: int) -> None:
+        """A flush begins (1) or ends (-1): while one waits, nothing lingers."""
+        with self._lock:
+            self._flushes += change
+        if change > 0:
+            self._flush.set()
+            self._full.set()
+            self._wake.set()
+
+    def halt(self) -> None:
+        """No further request may begin."""
+        self._halt.set()
+        self._flush.set()
+        self._full.set()
+        self._wake.set()
+
+    # -- from the sender -----------------------------------------------------------------------
+    def until(self, deadline: float | None) -> None:
+        """Bound everything by a moment of the monotonic clock."""
+        self._deadline = deadline
+
+    def halted(self) -> bool:
+        """Whether no further request may begin."""
+        if self._halt.is_set():
+            return True
+        return self._deadline is not None and self._clock.monotonic() >= self._deadline
+
+    def flushing(self) -> bool:
+        """Whether anybody waits for all that was recorded."""
+        return self._flushes > 0
+
+    def within(self, seconds: float) -> float:
+        """At most these seconds, and not beyond the deadline."""
+        if self._deadline is None:
+            return seconds
+        return max(min(seconds, self._deadline - self._clock.monotonic()), 0.001)
+
+    def gather(self, waiting: Callable[[], int], longest: float | None) -> None:
+        """Wait until there is something, at most ``longest``; then until there is a batch of it."""
+        if not waiting():
+            self._pace.wait(self._wake, longest)
+        self._wake.clear()
+        if waiting() < self._pace.batch and not self.flushing() and not self._halt.is_set():
+            self._pace.wait(self._full, self._pace.linger)
+        self._full.clear()
+
+    def hurry(self) -> None:
+        """What waits next gathers no longer."""
+        self._full.set()
+
+    def begin(self) -> None:
+        """A batch is about to be tried: flushes that began before it have nothing to shorten."""
+        if not self._halt.is_set():
+            self._flush.clear()
+
+    def rest(self, seconds: float, *, told: bool) -> None:
+        """Wait before another try; a flush shortens what the server did not ask for."""
+        flag = self._halt if told else self._flush
+        self._pace.wait(flag, self.within(seconds))
+        self.begin()
