@@ -1,0 +1,184 @@
+"""An operation of a run: a handle, a context manager and a decorator (A2)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from opentelemetry import context as otel
+from opentelemetry.context import Context
+from opentelemetry.trace import Span
+
+from flowmark_otel import names
+from flowmark_otel.annotate import report
+from flowmark_otel.annotate.attempt import AttemptHandle, facts_of
+from flowmark_otel.annotate.context import OPERATION_KEY, enter, leave
+from flowmark_otel.annotate.hook import client, tell
+from flowmark_otel.annotate.options import Fields, MapError, end_attributes, type_name
+from flowmark_otel.annotate.recording import Ending, Place, Recording
+from flowmark_otel.annotate.wrapping import wrap
+from flowmark_otel.model import Failure
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+class Told(NamedTuple):
+    """What was said of an operation when it was made."""
+
+    name: object
+    fields: Fields
+    idempotency_key: str | None
+    map_error: MapError | None
+
+
+class Operation:
+    """One operation: ends with ``complete`` or ``fail``, or with its block or function.
+
+    With an attempt it starts where it is made, and its start is sent then (E1). Without one
+    nothing is sent before its end, and its span is opened when first needed, at the time at which
+    it was made; so a decorator can stand where nothing runs yet.
+    """
+
+    __slots__ = ("_again", "_handed_out", "_inside", "_lock", "_place", "_recording", "_told")
+
+    def __init__(
+        self, told: Told, inside: Context, trace_id: bytes, again: Callable[[], Operation]
+    ) -> None:
+        self._told = told
+        self._inside = inside
+        self._again = again
+        self._place = Place(inside, client().clock.now_ns(), trace_id=trace_id)
+        self._handed_out = False
+        self._lock = threading.Lock()  # held while the span is opened, which happens once
+        self._recording: Recording | None = None
+        if told.fields.faults or names.ATTEMPT_NUMBER in told.fields.attributes:
+            self._open()
+
+    @property
+    def span(self) -> Span:
+        """The OpenTelemetry span, for attributes of the application's own."""
+        return self._open().span
+
+    @property
+    def attempt(self) -> AttemptHandle:
+        """The attempt handle, as ``current_attempt`` gives it inside."""
+        facts = facts_of(self._told.fields, self._told.idempotency_key)
+        return AttemptHandle(facts, client().clock, self)
+
+    def complete(self) -> None:
+        """End it: completed."""
+        self._open().end(Ending(failed=False, attributes={}))
+
+    def fail(self, *, code: str | None = None, retryable: bool | None = None) -> None:
+        """End it: failed. ``code`` is the application's name for the failure."""
+        attributes = end_attributes((code, retryable), None, None)
+        self._open().end(Ending(failed=True, attributes=attributes))
+
+    def __enter__(self) -> Self:
+        span = self._open().span
+        enter(self, span, otel.set_value(OPERATION_KEY, self.attempt, self._inside))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        leave(self)
+        recording = self._open()
+        if recording.ended:
+            return
+        if is_failure(error):
+            recording.end(Ending(failed=True, attributes=self._mapped(error), error=error))
+        else:
+            recording.end(Ending(failed=False, attributes={}))
+
+    def time_read(self) -> None:
+        """Record that time was an input of what the attempt did (B2)."""
+        self._open().mark(names.ATTEMPT_TIME_READ)
+
+    def place(self) -> report.Place:
+        """Which operation of which run it is."""
+        found = self._told.fields.attributes
+        keys = (*names.IDENTITY_KEYS, names.OPERATION_NAME)
+        return report.Place(*(str(found.get(key, "")) for key in keys))
+
+    def observe(self, reported: report.Reported) -> None:
+        """Record a try that was reported in it, and tell the on-attempt hook (B8)."""
+        made, found = self._open(), client()
+        if not made.observe(reported.time_unix_nano, reported.attributes):
+            message = f"attempt {reported.observed.number} was reported after the end; dropped"
+            tell(found, names.DIAGNOSTIC_LATE_REPORT, message)
+            return
+        if found.on_attempt is None:
+            return
+        try:
+            found.on_attempt(reported.observed)
+        except Exception as raised:  # noqa: BLE001 - a callback of the application
+            message = f"on_attempt raised {type_name(type(raised))}"
+            tell(found, names.DIAGNOSTIC_CALLBACK_FAILED, message)
+
+    def pause(self) -> None:
+        """Leave its block without ending it, as a generator does between two items."""
+        leave(self)
+
+    def __call__(self, function: F) -> F:
+        """Decorate a function, coroutine function or generator function; each call is recorded.
+
+        The first call is this operation if it has started, each other call one more.
+        """
+        return wrap(function, self._for_a_call)
+
+    def _for_a_call(self) -> Operation:
+        recording = self._recording
+        if recording is None or recording.ended or self._handed_out:
+            return self._again()
+        self._handed_out = True
+        return self
+
+    def _open(self) -> Recording:
+        if self._recording is not None:
+            return self._recording
+        told = self._told
+        with self._lock:
+            if self._recording is None:
+                self._recording = Recording(
+                    client(), names.RECORD_OPERATION, told.name, told.fields, self._place
+                )
+            return self._recording
+
+    def _mapped(self, error: BaseException | None) -> Mapping[str, object]:
+        """How the application names the exception; it may raise, and is not trusted."""
+        map_error = self._told.map_error
+        if map_error is None or not isinstance(error, Exception):
+            return {}
+        try:
+            failure: object = map_error(error)
+        except Exception as raised:  # noqa: BLE001 - a callback of the application
+            message = f"map_error raised {type_name(type(raised))}; the failure has no code"
+            tell(client(), names.DIAGNOSTIC_CALLBACK_FAILED, message)
+            return {}
+        if failure is None:
+            return {}
+        if not isinstance(failure, Failure):
+            message = f"map_error gave a {type(failure).__name__}; give a Failure or None"
+            tell(client(), names.DIAGNOSTIC_INVALID, message)
+            return {}
+        return end_attributes((failure.code, failure.retryable), None, None)
+
+
+def is_failure(error: BaseException | None) -> bool:
+    """Whether what leaves a block is a failure.
+
+    A generator that its consumer closes and a program that exits with success have not failed; a
+    cancelled task has.
+    """
+    if error is None or isinstance(error, GeneratorExit):
+        return False
+    return not (isinstance(error, SystemExit) and error.code in {None, 0})

@@ -1,0 +1,106 @@
+"""Joining a tracer provider: the processor first in its list, the sampler wrapped, each once."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+
+from flowmark_otel.capture.journal import is_journaled
+from flowmark_otel.capture.processor import FlowmarkSpanProcessor
+from flowmark_otel.capture.reading import span_key
+from flowmark_otel.capture.sampler import FlowmarkSampler
+from flowmark_otel.model import Sink
+
+_NESTED: Final = ("_span_processors", "processor", "_processor", "span_processor")
+_DEEPEST: Final = 8
+
+
+def attach(
+    provider: trace.TracerProvider,
+    sink: Sink | None = None,
+    *,
+    accept_baggage: bool | None = None,
+    sampling: bool = True,
+) -> FlowmarkSpanProcessor | None:
+    """Record the spans of a provider; the processor, the one that was there, or None.
+
+    None where this is no provider of the SDK, nor wraps one. ``sampling``: whether the sampler
+    is wrapped as well (E2). ``sink``, ``accept_baggage``: as for ``FlowmarkSpanProcessor``.
+    """
+    found = sdk_provider(provider)
+    if found is None:
+        return None
+    if sampling:
+        _wrap_sampler(found)
+    for known in _ours(found._active_span_processor):  # noqa: SLF001  no public way to see it
+        if sink is None or known.sink is sink:
+            return known
+    processor = FlowmarkSpanProcessor(sink, accept_baggage=accept_baggage)
+    _put_first(found, processor)
+    return processor
+
+
+def sdk_provider(provider: object) -> TracerProvider | None:
+    """The SDK's provider behind what vendors wrap around it; None if there is none."""
+    for _ in range(_DEEPEST):
+        if isinstance(provider, TracerProvider):
+            return provider
+        provider = getattr(provider, "provider", None)
+    return None
+
+
+def is_captured(span: trace.Span | ReadableSpan) -> bool:
+    """Whether a processor of ours records this span, or has; then nobody else may.
+
+    Of an open span it is also True if its provider has a processor of ours, whatever the span
+    carries by now.
+    """
+    context = span.get_span_context()
+    if context is None or not context.is_valid:
+        return False
+    if is_journaled(span_key(context)):
+        return True
+    processor = getattr(span, "_span_processor", None)  # of an SDK span that can still end
+    return processor is not None and _is_open(span) and bool(_ours(processor))
+
+
+def _is_open(span: trace.Span | ReadableSpan) -> bool:
+    return isinstance(span, trace.Span) and span.is_recording()
+
+
+def _ours(processor: Any, depth: int = 0) -> list[FlowmarkSpanProcessor]:  # noqa: ANN401
+    """Our processors at or below one, in the SDK's multi-processors and vendors' wrappers."""
+    if isinstance(processor, FlowmarkSpanProcessor):
+        return [processor]
+    found: list[FlowmarkSpanProcessor] = []
+    if isinstance(processor, SpanProcessor) and depth < _DEEPEST:
+        for name in _NESTED:
+            inner = getattr(processor, name, ())
+            for one in inner if isinstance(inner, (tuple, list)) else (inner,):
+                found += _ours(one, depth + 1)
+    return found
+
+
+def _put_first(provider: TracerProvider, processor: FlowmarkSpanProcessor) -> None:
+    """Register before all others, so that what we stamp is there for them.
+
+    ``add_span_processor`` would register last, and some vendors' drops their own for it.
+    """
+    active: Any = provider._active_span_processor  # noqa: SLF001  no public way in front
+    lock = getattr(active, "_lock", None)
+    if lock is None or not isinstance(getattr(active, "_span_processors", None), tuple):
+        provider.add_span_processor(processor)
+        return
+    with lock:
+        active._span_processors = (processor, *active._span_processors)  # noqa: SLF001
+
+
+def _wrap_sampler(provider: TracerProvider) -> None:
+    """Wrap the sampler of a provider, and of the tracers that it made already."""
+    if not isinstance(provider.sampler, FlowmarkSampler):
+        provider.sampler = FlowmarkSampler(provider.sampler)
+    for tracer in list(getattr(provider, "_tracers", {}).values()):
+        if not isinstance(tracer.sampler, FlowmarkSampler):
+            tracer.sampler = provider.sampler

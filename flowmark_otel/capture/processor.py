@@ -1,0 +1,223 @@
+"""The span processor: early starts of annotated spans, and their ends (D1, E1)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from opentelemetry import context as otel
+from opentelemetry.context import Context
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
+
+from flowmark_otel import names
+from flowmark_otel.annotate import hook
+from flowmark_otel.annotate.context import RUN_ID_KEY
+from flowmark_otel.capture.freeze import START_KEYS, is_early, restore, settle, start_of
+from flowmark_otel.capture.identity import missing_identity
+from flowmark_otel.capture.journal import Journal, Opened, journal_of
+from flowmark_otel.capture.reading import (
+    ResourceView,
+    attributes_of,
+    is_marked,
+    read_span,
+    says_nothing,
+    span_key,
+)
+from flowmark_otel.config.client import ACCEPT, client_options
+from flowmark_otel.errors import InvalidUse
+from flowmark_otel.fold import fold_span, fold_starts
+from flowmark_otel.model import (
+    Diagnostic,
+    Envelope,
+    Refused,
+    Sink,
+    Span as RecordedSpan,
+    event_id,
+)
+
+# Every span pays for this call: one frame less where the API still has what it wraps.
+_current: Final = getattr(getattr(otel, "_RUNTIME_CONTEXT", None), "get_current", otel.get_current)
+_KEPT: Final = frozenset((*START_KEYS, names.RECORD_TYPE))
+_SHUTDOWN_SECONDS: Final = 5.0
+
+
+class FlowmarkSpanProcessor(SpanProcessor):
+    """Records the annotated spans of a tracer provider into a sink; register it first.
+
+    ``sink``: where events go; None is the client's, configured at first use. ``accept_baggage``:
+    whether identity may come from baggage; None asks ``FLOWMARK_BAGGAGE``. Nothing is raised into
+    the application, but ``InvalidUse`` under ``FLOWMARK_STRICT`` where the client's sink is used.
+
+    A concurrent multi-processor calls its processors in threads that have no context: there give
+    ``context`` to ``start_span``, or identity as attributes.
+    """
+
+    def __init__(self, sink: Sink | None = None, *, accept_baggage: bool | None = None) -> None:
+        if accept_baggage is None:
+            accept_baggage = ACCEPT in client_options({}, os.environ)[0].baggage
+        self._given = sink
+        self._accept_baggage = accept_baggage
+        self._journal: Journal | None = None
+        self._view: ResourceView | None = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(sink={self._given!r})"
+
+    @property
+    def sink(self) -> Sink:
+        """Where events go."""
+        return self._given if self._given is not None else hook.client().sink
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        """Settle identity, and send the start of what can no longer become another (E1)."""
+        try:
+            try:
+                bounded: Any = span._attributes  # noqa: SLF001  the public view is too slow here
+                held: Any = bounded._dict  # noqa: SLF001  the same
+            except AttributeError:  # an SDK that keeps its attributes in another way
+                held = tuple(span.attributes or ())
+            context = _current() if parent_context is None else parent_context
+            # Whoever gives an identity gives a run id; baggage is looked into where it is allowed.
+            if (
+                (not says_nothing(held) and is_marked(held))
+                or RUN_ID_KEY in context
+                or self._accept_baggage
+            ):
+                self._start(span, context)
+        except InvalidUse:
+            raise
+        except Exception as error:  # noqa: BLE001  nothing of ours reaches the application
+            self._defect("start", error)
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """Record a finished span, if it is annotated."""
+        try:
+            try:
+                bounded: Any = span._attributes  # noqa: SLF001  as in on_start
+                held: Any = bounded._dict  # noqa: SLF001  as in on_start
+                dropped: int = bounded.dropped
+            except AttributeError:
+                held = tuple(span.attributes or ())
+                dropped = 1
+            # A span that lost attributes may be ours although no key of ours is left on it.
+            if dropped or (not says_nothing(held) and is_marked(held)):
+                self._end(span)
+        except InvalidUse:
+            raise
+        except Exception as error:  # noqa: BLE001  nothing of ours reaches the application
+            self._defect("end", error)
+
+    def force_flush(self, timeout_millis: int = 30000) -> bool:
+        """False if anything recorded was not acknowledged, or not in time."""
+        return self._flush(timeout_millis / 1000)
+
+    def shutdown(self) -> None:
+        """Give what is still queued a last chance; whoever owns the sink closes it."""
+        self._flush(_SHUTDOWN_SECONDS)
+
+    def _start(self, span: Span, context: Context) -> None:
+        attributes = attributes_of(span)
+        missing = missing_identity(attributes, context, accept_baggage=self._accept_baggage)
+        if missing:
+            attributes.update(_write(span, missing))
+        kept = {key: value for key, value in attributes.items() if key in _KEPT}
+        if not kept:
+            return
+        journal = self._journal_now()
+        key = span_key(span.context)
+        if journal.has(key):
+            return  # another processor of the same sink was first
+        if not is_early(attributes):
+            journal.open(key, span, Opened(kept))
+            return
+        view = self._view_of(span)
+        record = read_span(span, attributes, view.service_name)
+        starts = fold_starts(record)
+        settled = settle(starts)
+        if settled.name is not None:
+            # Spans are renamed: what the early start calls the operation, the span has to carry.
+            kept.update(_write(span, {names.OPERATION_NAME: settled.name}))
+            starts = fold_starts(record._replace(attributes={**attributes, **kept}))
+        opened = Opened(kept, settled.frozen, settled.sent)
+        if journal.open(key, span, opened) and opened.sent:
+            journal.sink.put(starts, view.attributes)
+
+    def _end(self, span: ReadableSpan) -> None:
+        journal = self._journal_now()
+        key = span_key(span.context)
+        if not journal.claim(key):
+            return  # another processor of the same sink was first
+        opened = journal.close(key)
+        view = self._view_of(span)
+        events: list[Envelope | Refused] = []
+        try:
+            attributes = attributes_of(span)
+            changed = restore(attributes, opened.kept, opened.frozen) if opened else []
+            record = read_span(span, attributes, view.service_name)
+            events = fold_span(record)
+        finally:
+            journal.settle(key, recorded=bool(events))
+        if opened is not None and opened.sent:
+            folded = {start_of(event) for event in events}
+            events = [event for event in events if start_of(event) not in opened.sent]
+            if not opened.sent <= folded:
+                changed.append(names.RECORD_TYPE)
+        if events:
+            journal.sink.put(events, view.attributes)
+        if opened is not None and changed:
+            self._tell_changed(record, opened, changed)
+
+    def _journal_now(self) -> Journal:
+        """The journal of the sink as it is now: the client may have been configured anew."""
+        sink = self.sink
+        journal = self._journal
+        if journal is None or journal.sink is not sink:
+            journal = self._journal = journal_of(sink)
+        return journal
+
+    def _view_of(self, span: ReadableSpan) -> ResourceView:
+        view = self._view
+        if view is None or view.resource is not span.resource:
+            view = self._view = ResourceView(span.resource)
+        return view
+
+    def _tell_changed(self, record: RecordedSpan, opened: Opened, changed: list[str]) -> None:
+        """Name what changed too late: by the client, which may be strict, or to the sink."""
+        part = min(opened.sent)
+        event = event_id(record.trace_id, record.span_id, part.replace("start", "end"))
+        code = names.DIAGNOSTIC_METADATA_CHANGED
+        message = f"{', '.join(changed)}: changed after the start was sent; left out of the end"
+        if self._given is None:
+            hook.tell(hook.client(), code, message, event)
+        else:
+            self._given.diagnose(Diagnostic(code, message, event))
+
+    def _defect(self, moment: str, error: Exception) -> None:
+        """Say what should not have happened; if even that fails there is nobody to tell."""
+        message = (
+            f"{type(error).__name__} at the {moment} of a span, which is not recorded: {error}"
+        )
+        with suppress(Exception):
+            self.sink.diagnose(Diagnostic(names.DIAGNOSTIC_INTERNAL, message))
+
+    def _flush(self, seconds: float) -> bool:
+        sink = self._given
+        if sink is None and self._journal is not None:
+            sink = self._journal.sink
+        flush = getattr(sink, "try_flush", None)  # None: no sink yet, or one that holds nothing
+        if flush is None:
+            return True
+        try:
+            return bool(flush(seconds))
+        except Exception as error:  # noqa: BLE001  nothing of ours reaches the application
+            self._defect("flush", error)
+            return False
+
+
+def _write(span: Span, values: Mapping[str, str]) -> dict[str, object]:
+    """Write on a span; what it carries of it then, which a length limit may have cut."""
+    span.set_attributes(values)
+    carried = span.attributes or {}
+    return {key: carried.get(key, value) for key, value in values.items()}

@@ -1,0 +1,96 @@
+"""A sampler that records what carries our keys although its trace is not sampled (E2).
+
+It has to be the outermost: inside a parent-based sampler it would not be asked for the children
+of an unsampled parent. What is annotated only after the start of an unsampled span is lost: the
+sampler sees what the span was created with.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from opentelemetry.context import Context
+from opentelemetry.sdk.trace.sampling import DEFAULT_ON, Decision, Sampler, SamplingResult
+from opentelemetry.trace import Link, SpanKind, TraceState
+from opentelemetry.util.types import Attributes
+
+from flowmark_otel import names
+
+_logger = logging.getLogger(__name__)
+_GROUP: Final = "opentelemetry_traces_sampler"
+_BY_RATIO: Final = frozenset(("traceidratio", "parentbased_traceidratio"))
+
+
+class FlowmarkSampler(Sampler):
+    """Asks ``inner``, and records without sampling what it would drop of ours.
+
+    The sampled flag stays off, so exporters and children see the decision of ``inner``. Identity
+    alone does not count: it is stamped on whatever runs inside a workflow.
+    """
+
+    def __init__(self, inner: Sampler) -> None:
+        self.inner = inner
+
+    def __repr__(self) -> str:
+        return self.get_description()
+
+    def should_sample(  # noqa: PLR0917  the SDK's signature
+        self,
+        parent_context: Context | None,
+        trace_id: int,
+        name: str,
+        kind: SpanKind | None = None,
+        attributes: Attributes = None,
+        links: Sequence[Link] | None = None,
+        trace_state: TraceState | None = None,
+    ) -> SamplingResult:
+        """The decision of ``inner``; a dropped span of ours is recorded only."""
+        result = self.inner.should_sample(
+            parent_context, trace_id, name, kind, attributes, links, trace_state
+        )
+        if result.decision is not Decision.DROP or not attributes or not _is_ours(attributes):
+            return result
+        kept = {**attributes, **(result.attributes or {})}
+        return SamplingResult(Decision.RECORD_ONLY, kept, result.trace_state)
+
+    def get_description(self) -> str:
+        """The name of this sampler and, in braces, of the one it wraps."""
+        return f"FlowmarkSampler{{{self.inner.get_description()}}}"
+
+
+def sampler_from_name(argument: str | None = None) -> FlowmarkSampler:
+    """The sampler of the entry points named ``flowmark``.
+
+    ``argument``, from ``OTEL_TRACES_SAMPLER_ARG``: the name of the sampler to wrap, followed by
+    ``=`` and its own argument where it takes one (``parentbased_traceidratio=0.25``); without it
+    ``parentbased_always_on``. One that cannot be had is replaced by that, with a warning, as the
+    SDK does.
+    """
+    name, _, rest = (argument or "").partition("=")
+    name = name.strip().lower()
+    if not name:
+        return FlowmarkSampler(DEFAULT_ON)
+    from importlib.metadata import entry_points  # noqa: PLC0415 - slow, and seldom needed
+
+    try:
+        [found] = entry_points(group=_GROUP, name=name)
+        inner = found.load()(float(rest) if name in _BY_RATIO else rest or None)
+        if isinstance(inner, Sampler):
+            return inner if isinstance(inner, FlowmarkSampler) else FlowmarkSampler(inner)
+        problem = f"it makes a {type(inner).__name__}"
+    except Exception as error:  # noqa: BLE001  a sampler of whoever installed one
+        problem = f"{type(error).__name__}: {error}"
+    _logger.warning(
+        "sampler %r cannot be wrapped, sampling as parentbased_always_on: %s", argument, problem
+    )
+    return FlowmarkSampler(DEFAULT_ON)
+
+
+def _is_ours(attributes: object) -> bool:
+    """Whether a span carries a key of ours beside identity; False for what is no mapping."""
+    return isinstance(attributes, Mapping) and any(
+        isinstance(key, str) and key.startswith("flowmark.") and key not in names.IDENTITY_KEYS
+        for key in attributes
+    )
