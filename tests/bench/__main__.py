@@ -6,13 +6,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.bench import ingest, reading, startup
+from tests.bench import client, ingest, reading, startup
 from tests.bench.report import Figure, show
 
 BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "startup": startup.measure,
     "ingest": ingest.measure,
     "reading": reading.measure,
+    "client": client.measure,
 }
 
 
