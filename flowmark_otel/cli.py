@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 from typing import Final
@@ -15,6 +16,8 @@ def main() -> None:
 
     Exits 0 if all is well, 1 if the answer is no, 2 on wrong usage.
     """
+    # What the C core of gRPC logs is for its developers; a port in use is said in our own words.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         import_module(_ROOT).root(prog_name="flowmark-otel")
     except ModuleNotFoundError as missing:

@@ -44,13 +44,15 @@ _SWITCH_SECONDS: Final = 0.0005
 class Started(NamedTuple):
     """Where a server listens, ``HOST:PORT``, and the keys it made; None unless the store was new.
 
-    Nothing else ever tells these keys again.
+    Nothing else ever tells these keys again. ``missing_kinds``: the kinds of key without which
+    nobody can send or read, as on a store that was used without keys before.
     """
 
     grpc: str
     http: str
     ingest_key: str | None
     read_key: str | None
+    missing_kinds: tuple[str, ...] = ()
 
 
 @final
@@ -112,7 +114,6 @@ class Server:
         store = open_store(options.database_url, clock=self._clock, migrate=options.migrate)
         self._stack.push_async_callback(asyncio.to_thread, store.close)
         keys = Keys(store)
-        ingest_key, read_key = (None, None) if options.insecure_no_auth else _first_keys(keys)
         acceptor = Acceptor(
             store, keys, insecure=options.insecure_no_auth, capabilities=options.capabilities
         )
@@ -130,7 +131,13 @@ class Server:
         )
         self._stack.push_async_callback(self._listeners.stop)
         await self._listeners.start()
-        return Started(self.grpc_address, self.http_address, ingest_key, read_key)
+        if options.insecure_no_auth:
+            return Started(self.grpc_address, self.http_address, None, None)
+        # Only now: keys made by a start that then fails would never be shown to anybody.
+        made = await asyncio.to_thread(keys.first, FIRST_PROJECT)
+        missing = await asyncio.to_thread(keys.missing)
+        ingest_key, read_key = made or (None, None)
+        return Started(self.grpc_address, self.http_address, ingest_key, read_key, missing)
 
     def _reading(self, store: Store, keys: Keys) -> list[BaseRoute]:
         """Health, API and pages: all that is not OTLP."""
@@ -183,14 +190,6 @@ async def _serve(options: ServeOptions, announce: Callable[[Started], None]) -> 
 def _give_up() -> None:
     print(f"requests did not end within {STOP_SECONDS:g} seconds", file=sys.stderr)  # noqa: T201
     os._exit(1)
-
-
-def _first_keys(keys: Keys) -> tuple[str | None, str | None]:
-    if keys.list():
-        return None, None
-    _, ingest_key = keys.create(FIRST_PROJECT, names.KEY_INGEST)
-    _, read_key = keys.create(FIRST_PROJECT, names.KEY_READ)
-    return ingest_key, read_key
 
 
 def _reader_of(keys: Keys, *, insecure: bool) -> Callable[[str | None], Principal]:

@@ -14,22 +14,26 @@ import re
 import secrets
 import sqlite3
 import string
+import unicodedata
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from sqlalchemy import RowMapping, bindparam, insert, select, update
-from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.sql.expression import Executable
 
 from flowmark_otel import names
 from flowmark_otel.backend.store import Store, schema
+from flowmark_otel.backend.store.reading import snapshot
 from flowmark_otel.backend.store.statements import execute
 from flowmark_otel.errors import Unauthenticated, Unavailable
-from flowmark_otel.model import Principal
+from flowmark_otel.model import MAX_NAME, Principal, check_text
 
 KINDS: Final = (names.KEY_INGEST, names.KEY_READ, names.KEY_ADMIN)
+SENDING_KINDS: Final = frozenset((names.KEY_INGEST,))
+READING_KINDS: Final = frozenset((names.KEY_READ, names.KEY_ADMIN))
 REMEMBERED_SECONDS: Final = 2.0
 
+_UNSEEN: Final = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))  # Unicode categories
 _PREFIX: Final = "fmk"
 _ID_ALPHABET: Final = string.ascii_lowercase + string.digits
 _ID_LENGTH: Final = 16
@@ -74,7 +78,8 @@ class Keys:
         self._used: dict[str, int] = {}  # epoch nanoseconds of the last note, by key id
 
     def ensure_project(self, name: str) -> int:
-        """The id of the project of this name, made if it is missing."""
+        """The id of the project of this name, made if it is missing; raises ValueError."""
+        check_project(name)
         now = self._clock.now_ns()
 
         def job(connection: sqlite3.Connection) -> int:
@@ -85,8 +90,10 @@ class Keys:
     def create(self, project: str, kind: str, expires_at: int | None = None) -> tuple[str, str]:
         """Make a key: its id, and the token that is shown this once.
 
-        ``expires_at`` in epoch nanoseconds. Raises ValueError for a kind that does not exist.
+        ``expires_at`` in epoch nanoseconds. Raises ValueError for a kind that does not exist, and
+        for a project's name that cannot be used.
         """
+        check_project(project)
         if kind not in KINDS:
             msg = f"kind must be one of {', '.join(KINDS)}, found {kind!r}"
             raise ValueError(msg)
@@ -124,8 +131,22 @@ class Keys:
             .join_from(schema.keys, schema.projects)
             .order_by(keys.created_at, keys.id)
         )
-        with self._store.engine.connect() as connection:
+        with snapshot(self._store.engine) as connection:
             return [Key(*row) for row in connection.execute(asked)]
+
+    def first(self, project: str) -> tuple[str, str] | None:
+        """An ingest and a read key for a store that nobody used yet; None where somebody did."""
+        with snapshot(self._store.engine) as connection:
+            if connection.execute(select(schema.projects.c.id).limit(1)).first() is not None:
+                return None
+        return self.create(project, names.KEY_INGEST)[1], self.create(project, names.KEY_READ)[1]
+
+    def missing(self) -> tuple[str, ...]:
+        """The kinds of key that nobody has, of the two that it takes to send and to read."""
+        now = self._clock.now_ns()
+        active = {key.kind for key in self.list() if _valid(key.revoked_at, key.expires_at, now)}
+        needed = ((names.KEY_INGEST, SENDING_KINDS), (names.KEY_READ, READING_KINDS))
+        return tuple(kind for kind, any_of in needed if not active & any_of)
 
     def revoke(self, key_id: str) -> bool:
         """Revoke a key for good; False if there is none of this id."""
@@ -153,7 +174,8 @@ class Keys:
         known = _NO_HASH if row is None else row["secret_hash"]
         matches = hmac.compare_digest(known, _hash(secret))
         now = self._clock.now_ns()
-        if row is None or not matches or not _valid(row, now):
+        valid = row is not None and _valid(row["revoked_at"], row["expires_at"], now)
+        if row is None or not matches or not valid:
             msg = "the key is unknown, expired or revoked"
             raise Unauthenticated(msg)
         self._note_use(row, now)
@@ -164,12 +186,8 @@ class Keys:
         remembered = self._remembered.get(key_id)
         if remembered is not None and now - remembered.read_at < REMEMBERED_SECONDS:
             return remembered.row
-        try:
-            with self._store.engine.connect() as connection:
-                row = connection.execute(_ASKED, {"key_id": key_id}).mappings().one_or_none()
-        except SQLAlchemyError as error:
-            msg = "the store cannot be read"
-            raise Unavailable(msg) from error
+        with snapshot(self._store.engine) as connection:
+            row = connection.execute(_ASKED, {"key_id": key_id}).mappings().one_or_none()
         if row is None:
             self._remembered.pop(key_id, None)
             return None
@@ -206,6 +224,14 @@ _ASKED: Final[Executable] = (
 )
 
 
+def check_project(name: str) -> None:
+    """Raises ValueError, naming the rule, for a name that a project cannot have."""
+    check_text("the project's name", name, MAX_NAME)
+    if any(unicodedata.category(character) in _UNSEEN for character in name):
+        msg = f"the project's name must hold no control characters, found {name!r}"
+        raise ValueError(msg)
+
+
 def bearer(authorization: str | None) -> str:
     """The token in an ``authorization`` header; raises Unauthenticated where there is none."""
     scheme, _, token = (authorization or "").strip().partition(" ")
@@ -228,9 +254,8 @@ def _hash(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("utf-8", "replace")).digest()
 
 
-def _valid(row: RowMapping, now: int) -> bool:
-    expires = row["expires_at"]
-    return row["revoked_at"] is None and (expires is None or now < expires)
+def _valid(revoked_at: int | None, expires_at: int | None, now: int) -> bool:
+    return revoked_at is None and (expires_at is None or now < expires_at)
 
 
 def _project(connection: sqlite3.Connection, name: str, now: int) -> int:

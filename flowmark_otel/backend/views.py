@@ -191,7 +191,8 @@ class GroupView:
     """One group: its attempts by number, gaps as ``[from, to]`` with both ends, its verdict.
 
     ``elsewhere``: keys of runs in which this operation name and group id occur as well, at most
-    20, the latest.
+    20, the latest; ``elsewhere_count``: how many such runs there are. Of one group at most 10,000
+    runs are looked at; where there may be more, ``elsewhere_at_least`` is true.
     ``conflicts``: the numbers that two records claim; ``rejected``: the records refused there.
     """
 
@@ -201,6 +202,8 @@ class GroupView:
     gaps: tuple[tuple[int, int], ...]
     verdict: Verdict
     elsewhere: tuple[str, ...]
+    elsewhere_count: int
+    elsewhere_at_least: bool
     conflicts: tuple[int, ...]
     rejected: tuple[RejectedRecord, ...]
 

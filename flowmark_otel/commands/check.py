@@ -11,6 +11,7 @@ import click
 from flowmark_otel.commands.console import NO, as_json, print_json, printable
 from flowmark_otel.commands.files import captured
 from flowmark_otel.commands.lint import Note, Refusal, Report, lint
+from flowmark_otel.dashboard.words import several
 
 FILES = click.argument(
     "files",
@@ -50,10 +51,14 @@ def _print(report: Report) -> None:
         )
     for note in report.notes:
         click.echo(f"note: {_where(note)}: {printable(note.says)}")
+    unread = f" ({len(report.faults):,} unreadable)" if report.faults else ""
     click.echo(
-        f"{report.items} spans and records in {report.requests} requests: {report.annotated}"
-        f" annotated, {report.events} events would be taken,"
-        f" {len(report.refused) + len(report.faults)} refused, {len(report.notes)} notes"
+        f"{several(report.requests, 'request')}{unread}:"
+        f" {several(report.items, 'span or record', 'spans and records')},"
+        f" {report.annotated:,} annotated, {len(report.refused):,} of them refused;"
+        f" {several(report.events + report.events_refused, 'event')},"
+        f" {report.events:,} would be taken, {report.events_refused:,} refused;"
+        f" {several(len(report.notes), 'note')}"
     )
 
 
@@ -71,6 +76,7 @@ def _document(report: Report) -> dict[str, object]:
         "items": report.items,
         "annotated": report.annotated,
         "events": report.events,
+        "events_refused": report.events_refused,
         "faults": [{"place": fault.place, "says": fault.says} for fault in report.faults],
         "refused": [refusal._asdict() for refusal in report.refused],
         "notes": [

@@ -19,6 +19,7 @@ from flowmark_otel import names
 from flowmark_otel.commands.console import NO, as_json, print_json, printable
 from flowmark_otel.commands.remote import TIMEOUT_SECONDS, Backend, remote
 from flowmark_otel.commands.root import DISTRIBUTION, installed_version
+from flowmark_otel.config import split_address
 from flowmark_otel.errors import FlowmarkError, Unparsable
 from flowmark_otel.wire import receipt as receipts
 from flowmark_otel.wire.pb import acceptance_pb2
@@ -46,11 +47,25 @@ class Finding(NamedTuple):
     says: str
 
 
+def _address(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    if value is None:
+        return None
+    try:
+        host, port = split_address(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), context, parameter) from error
+    if port == 0 or any(character.isspace() or character == "/" for character in host):
+        msg = f"must be HOST:PORT such as 127.0.0.1:{_GRPC_PORT}, found {value!r}"
+        raise click.BadParameter(msg, context, parameter)
+    return value
+
+
 @click.command()
 @remote
 @click.option(
     "--grpc-endpoint",
     metavar="HOST:PORT",
+    callback=_address,
     help="Address of OTLP over gRPC; by default one port below the HTTP one.",
 )
 @as_json
@@ -60,6 +75,9 @@ def command(backend: Backend, grpc_endpoint: str | None, *, json_output: bool) -
     Sends an empty request only. Use an ingest key. Exits with 1 if anything failed.
     """
     findings = [*_http(backend), _grpc(grpc_endpoint or _beside(backend.endpoint), backend)]
+    if grpc_endpoint is None and findings[-1].state == FAILED:
+        guessed = "; this address is a guess, name the right one with --grpc-endpoint"
+        findings[-1] = findings[-1]._replace(says=findings[-1].says + guessed)
     if json_output:
         print_json({"findings": [found._asdict() for found in findings], "versions": versions()})
     else:
@@ -98,7 +116,8 @@ def _http(backend: Backend) -> Iterator[Finding]:
         )
         yield Finding("authorisation", FAILED, f"{backend.endpoint} {means}")
         return
-    yield Finding("authorisation", OK, "the key may send")
+    may = "the key may send" if backend.api_key else "no key was given, and none is asked for"
+    yield Finding("authorisation", OK, may)
     yield _acknowledgement(backend)
 
 

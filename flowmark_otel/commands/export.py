@@ -13,10 +13,12 @@ from sqlalchemy import Engine, Row, Select, func, select
 
 from flowmark_otel import names
 from flowmark_otel.backend.store import schema
+from flowmark_otel.backend.store.reading import snapshot
 from flowmark_otel.backend.times import unwrap_time
 from flowmark_otel.backend.views import rfc3339
 from flowmark_otel.commands import moments
 from flowmark_otel.commands.database import database, existing
+from flowmark_otel.commands.sources import project_of
 from flowmark_otel.fold import digest
 from flowmark_otel.model import Envelope, event_id
 
@@ -52,6 +54,8 @@ def command(db: str | None, since: int | None, project: str | None, form: str) -
     """
     del form  # one so far
     with existing(db) as store:
+        if project is not None:
+            project_of(store, project)
         for _, document in heapq.merge(
             _stored(store.engine, since, project),
             _rejected(store.engine, since, project),
@@ -131,7 +135,7 @@ def _rows(
         statement = statement.where(columns.received_at >= since)
     if project is not None:
         statement = statement.where(schema.projects.c.name == project)
-    with engine.connect() as connection:
+    with snapshot(engine) as connection:
         latest = connection.execute(select(func.max(columns.id))).scalar() or 0
     at = 0
     while True:
@@ -140,7 +144,7 @@ def _rows(
             .order_by(columns.id)
             .limit(_CHUNK)
         )
-        with engine.connect() as connection:
+        with snapshot(engine) as connection:
             rows = connection.execute(chunk).all()
         yield from rows
         if len(rows) < _CHUNK:

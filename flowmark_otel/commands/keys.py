@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 
 import click
 from rich.table import Table
 
-from flowmark_otel.backend.keys import KINDS, Key, Keys
+from flowmark_otel import names
+from flowmark_otel.backend.accept import INSECURE_PROJECT
+from flowmark_otel.backend.keys import KINDS, Key, Keys, check_project
 from flowmark_otel.backend.store import open_store
 from flowmark_otel.backend.views import rfc3339
 from flowmark_otel.clock import SystemClock
 from flowmark_otel.commands.console import NO, as_json, cell, console, print_json, printable
 from flowmark_otel.commands.database import database, existing, url_of
 from flowmark_otel.commands.moments import moment
-from flowmark_otel.model import MAX_NAME, check_text
 
 
 @click.group()
@@ -33,9 +35,9 @@ def create(
 ) -> None:
     """Make a key; it is shown this once and stored hashed."""
     try:
-        check_text("--project", project, MAX_NAME)
+        check_project(project)
     except ValueError as error:
-        raise click.UsageError(str(error)) from error
+        raise click.BadParameter(str(error), param_hint="--project") from error
     if expires is not None and expires <= SystemClock().now_ns():
         msg = f"--expires must lie ahead, found {rfc3339(expires)}"
         raise click.UsageError(msg)
@@ -45,7 +47,15 @@ def create(
     finally:
         store.close()
     if json_output:
-        print_json({"key_id": key_id, "key": token, "project": project, "kind": kind})
+        print_json(
+            {
+                "key_id": key_id,
+                "key": token,
+                "project": project,
+                "kind": kind,
+                "expires_at": _time(expires),
+            }
+        )
     else:
         click.echo(token)
 
@@ -59,6 +69,12 @@ def list_keys(db: str | None, *, json_output: bool) -> None:
         found = Keys(store).list()
     if json_output:
         print_json({"items": [_document(key) for key in found]})
+        return
+    if not found:
+        click.echo(
+            f"no keys; make one: flowmark-otel keys create --db {shlex.quote(url_of(db))}"
+            f" --project {INSECURE_PROJECT} --kind {names.KEY_INGEST} (or {names.KEY_READ})"
+        )
         return
     table = Table("key id", "project", "kind", "created", "expires", "revoked", "last used")
     for key in found:
@@ -86,16 +102,17 @@ def revoke(db: str | None, key_id: str, *, json_output: bool) -> None:
         sys.exit(NO)
 
 
-def _document(key: Key) -> dict[str, object]:
-    def time(value: int | None) -> str | None:
-        return None if value is None else rfc3339(value)
+def _time(value: int | None) -> str | None:
+    return None if value is None else rfc3339(value)
 
+
+def _document(key: Key) -> dict[str, object]:
     return {
         "key_id": key.key_id,
         "project": key.project,
         "kind": key.kind,
-        "created_at": time(key.created_at),
-        "expires_at": time(key.expires_at),
-        "revoked_at": time(key.revoked_at),
-        "last_used_at": time(key.last_used_at),
+        "created_at": _time(key.created_at),
+        "expires_at": _time(key.expires_at),
+        "revoked_at": _time(key.revoked_at),
+        "last_used_at": _time(key.last_used_at),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from typing import Final, NamedTuple
 
 from flowmark_otel import names
@@ -64,12 +64,16 @@ class Note(NamedTuple):
 
 @dataclass
 class Report:
-    """What was found in all files together; ``events`` counts those that would be taken."""
+    """What was found in all files together.
+
+    ``events`` counts those that would be taken, ``events_refused`` those that would not.
+    """
 
     requests: int = 0
     items: int = 0
     annotated: int = 0
     events: int = 0
+    events_refused: int = 0
     faults: list[Note] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
@@ -105,6 +109,7 @@ def lint(requests: Iterable[Captured]) -> Report:
         report.annotated += bool(read.folded)
         verdict = _judge(judge, read)
         report.events += verdict.stored + verdict.duplicate
+        report.events_refused += len(verdict.rejections)
         if verdict.rejections:
             report.refused.append(_refusal(read, verdict.rejections))
         report.notes.extend(_notes(read))
@@ -198,12 +203,24 @@ def _notes(read: _Read) -> Iterator[Note]:
 
 
 def _suggestion(key: str) -> str:
-    near = get_close_matches(key, _KNOWN, n=1, cutoff=_NEAR)
+    nearest = max(_KNOWN, key=lambda known: _likeness(key, known))
+    near = [nearest] if _likeness(key, nearest) >= _NEAR else []
     if not near and rule_of(names.RUN_RESULT_PREFIX + key.rpartition(".")[2]) is not None:
         stem = names.RUN_RESULT_PREFIX.rstrip(".")
         if get_close_matches(key.rpartition(".")[0], [stem], n=1, cutoff=_NEAR):
             near = [names.RUN_RESULT_PREFIX + key.rpartition(".")[2]]
     return f"; did you mean {near[0]}?" if near else ""
+
+
+def _likeness(key: str, known: str) -> float:
+    """How alike two keys are, from 0 to 1, from the first part on that differs.
+
+    What all keys begin with says nothing: by it ``flowmark.attempt.foo`` would be like any other.
+    """
+    parts, others = key.split("."), known.split(".")
+    while len(parts) > 1 and len(others) > 1 and parts[0] == others[0]:
+        parts, others = parts[1:], others[1:]
+    return SequenceMatcher(None, ".".join(parts), ".".join(others)).ratio()
 
 
 class _Elsewhere:

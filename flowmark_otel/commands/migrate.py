@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from flowmark_otel.backend.store import open_store
-from flowmark_otel.backend.store.migrate import REVISIONS, revision
-from flowmark_otel.backend.store.sqlite import engine, path_of
+from flowmark_otel.backend.store import migrate_store
+from flowmark_otel.backend.store.migrate import REVISIONS
+from flowmark_otel.backend.store.sqlite import path_of
 from flowmark_otel.commands.console import as_json, print_json
 from flowmark_otel.commands.database import database, url_of
 
@@ -22,20 +22,10 @@ def command(db: str | None, *, json_output: bool) -> None:
     url = url_of(db)
     path = path_of(url)
     newest = REVISIONS[-1]
-    before = _revision(url) if path.is_file() else None
-    open_store(url, migrate=True).close()
+    before = migrate_store(url)
     if json_output:
         print_json({"store": str(path), "from": before, "to": newest})
     elif before == newest:
         click.echo(f"{path} has schema {newest} already")
     else:
         click.echo(f"{path}: schema {before or 'none'} to {newest}")
-
-
-def _revision(url: str) -> str | None:
-    opened = engine(path_of(url), read_only=True)
-    try:
-        with opened.connect() as connection:
-            return revision(connection)
-    finally:
-        opened.dispose()

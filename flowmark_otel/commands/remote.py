@@ -12,6 +12,7 @@ import requests
 
 from flowmark_otel.commands.root import installed_version
 from flowmark_otel.config import is_loopback
+from flowmark_otel.config.parsers import secret, web_address
 from flowmark_otel.errors import FlowmarkError, Forbidden, Unauthenticated, Unavailable
 
 DEFAULT_ENDPOINT: Final = "http://127.0.0.1:4318"
@@ -40,6 +41,7 @@ def remote(command: Callable[..., None]) -> Callable[..., None]:
     key = click.option(
         "--api-key",
         envvar="FLOWMARK_API_KEY",
+        callback=_key,
         help="Key of the project, fmk_…; better in FLOWMARK_API_KEY than here.",
     )
     trusted = click.option(
@@ -52,10 +54,25 @@ def remote(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _address(context: click.Context, parameter: click.Parameter, value: str) -> str:
-    if not value.startswith(("http://", "https://")):
-        msg = f"must begin with http:// or https://, found {value!r}"
+    try:
+        found = web_address(value)
+    except ValueError as error:
+        msg = str(error) if "found" in str(error) else f"{error}, found {value!r}"
+        raise click.BadParameter(msg, context, parameter) from error
+    if any(not "!" <= character <= "~" for character in found):
+        msg = f"must hold neither spaces nor other than ASCII characters, found {value!r}"
         raise click.BadParameter(msg, context, parameter)
-    return value.rstrip("/")
+    return found
+
+
+def _key(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """A key as it was copied, with the white space around it; its value is never said back."""
+    if value is None or not value.strip():
+        return None
+    try:
+        return secret(value.strip())
+    except ValueError as error:
+        raise click.BadParameter(str(error), context, parameter) from error
 
 
 class Backend:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 import click
 
@@ -15,6 +17,7 @@ from flowmark_otel.commands.sources import ApiSource, Source, StoreSource
 from flowmark_otel.commands.tables import (
     Json,
     attempts_table,
+    elsewhere_lines,
     occurrences_table,
     run_lines,
     runs_table,
@@ -22,7 +25,8 @@ from flowmark_otel.commands.tables import (
 from flowmark_otel.errors import FlowmarkError
 
 _STATUSES = ("open", "completed", "failed", "unknown")
-_MANY = 1000
+_MANY: Final = 1000
+_NAMED: Final = 10  # keys that an error message names
 _PROJECT = click.option(
     "--project", default="default", show_default=True, help="Project to read, with --db."
 )
@@ -109,6 +113,8 @@ def show(
         click.echo(printable(line))
     if groups:
         out.print(attempts_table(groups, evidence=True))
+    for line in elsewhere_lines(groups):
+        click.echo(line)
     ordinary = [occurrence for occurrence in occurrences if occurrence["attempt"] is None]
     if ordinary:
         out.print(occurrences_table(ordinary))
@@ -128,12 +134,21 @@ def _one(source: Source, name: str) -> Json:
     found = source.run(name)
     if found is not None:
         return found
-    several = source.runs(_MANY, run_id=name)
+    several = source.runs(_NAMED + 1, run_id=name)
     if not several:
         msg = f"there is no run with the key or run id {name!r}; runs list shows what there is"
         raise FlowmarkError(msg)
     if len(several) > 1:
-        choice = ", ".join(f"{run['key']} ({run['workflow']})" for run in several)
-        msg = f"{len(several)} runs have the run id {name!r}; name one by its key: {choice}"
-        raise FlowmarkError(msg)
+        raise FlowmarkError(_choice(name, several))
     return several[0]
+
+
+def _choice(name: str, several: list[Json]) -> str:
+    """What is said where more than one run has the run id."""
+    keys = ", ".join(f"{run['key']} ({printable(run['workflow'])})" for run in several[:_NAMED])
+    if len(several) <= _NAMED:
+        return f"{len(several)} runs have the run id {name!r}; name one by its key: {keys}"
+    return (
+        f"more than {_NAMED} runs have the run id {name!r}; name one by its key, the latest are"
+        f" {keys}; runs list --json --run-id {shlex.quote(name)} has more"
+    )

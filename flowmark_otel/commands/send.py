@@ -26,6 +26,7 @@ from flowmark_otel.commands.receipts import (
     judge,
 )
 from flowmark_otel.commands.remote import Backend, remote
+from flowmark_otel.dashboard.words import several
 from flowmark_otel.errors import Unavailable, Unparsable
 
 _CONTENT_TYPES: Final = {"json": "application/json", "protobuf": "application/x-protobuf"}
@@ -113,8 +114,12 @@ def _print(endpoint: str, count: int, totals: Counter[str], refused: list[Sent])
         for rejection in judgement.rejections:
             named = rejection.event_id or f"item {rejection.item}"
             click.echo(f"  {rejection.code}: {printable(named)}: {printable(rejection.message)}")
-    states = ", ".join(f"{number} {state}" for state, number in sorted(totals.items()))
-    click.echo(f"{count} requests to {endpoint}: {states or 'no events of ours'}")
+    parts = [f"{number} {state}" for state, number in sorted(totals.items())]
+    uncounted = sum(1 for sent in refused if not sent.judgement.states)
+    if uncounted:
+        parts.append(f"no events found in {several(uncounted, 'request')} not acknowledged")
+    said = ", ".join(parts) or "no events of ours"
+    click.echo(f"{several(count, 'request')} to {endpoint}: {said}")
 
 
 def _document(count: int, totals: Counter[str], refused: list[Sent]) -> dict[str, object]:
@@ -127,7 +132,10 @@ def _document(count: int, totals: Counter[str], refused: list[Sent]) -> dict[str
                 "place": sent.place,
                 "reason": sent.judgement.reason,
                 "detail": sent.judgement.detail,
-                "rejections": [rejection._asdict() for rejection in sent.judgement.rejections],
+                "rejections": [
+                    {**each._asdict(), "item": each.item if each.item >= 0 else None}
+                    for each in sent.judgement.rejections
+                ],
             }
             for sent in refused
         ],

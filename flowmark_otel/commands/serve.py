@@ -13,7 +13,7 @@ import click
 
 from flowmark_otel import names
 from flowmark_otel.config import ServeOptions, declared, resolve
-from flowmark_otel.server import Started, run
+from flowmark_otel.server import FIRST_PROJECT, Started, run
 
 Decorated = TypeVar("Decorated", bound=Callable[..., object])
 
@@ -66,7 +66,7 @@ def command(**arguments: str | bool | None) -> None:
     options = resolve(ServeOptions, arguments, os.environ)
 
     def announce(started: Started) -> None:
-        for line in lines_of(started, options.tls_cert):
+        for line in (*lines_of(started, options.tls_cert), *_lines_without_keys(started, options)):
             click.echo(line)
 
     run(options, announce)
@@ -84,6 +84,21 @@ def lines_of(started: Started, certificate: Path | None) -> list[str]:
         "A first span, sent by the stock exporter:",
         f"  {first_span(endpoint, started.ingest_key, certificate)}",
         f"Look at it at {endpoint}/ with the read key.",
+    ]
+
+
+def _lines_without_keys(started: Started, options: ServeOptions) -> list[str]:
+    """What is said of a store in use that no key sends to or reads from: how to make them."""
+    if not started.missing_kinds:
+        return []
+    kinds = " and no ".join(started.missing_kinds)
+    store = shlex.quote(options.database_url)
+    return [
+        f"This store is not new and has no {kinds} key that is valid. Make what you need:",
+        *(
+            f"  flowmark-otel keys create --db {store} --project {FIRST_PROJECT} --kind {kind}"
+            for kind in started.missing_kinds
+        ),
     ]
 
 

@@ -12,6 +12,7 @@ from sqlalchemy import select
 from flowmark_otel import names
 from flowmark_otel.backend.read import MAX_LIMIT, NotFound, Reader, RunFilters
 from flowmark_otel.backend.store import Store, schema
+from flowmark_otel.backend.store.reading import snapshot
 from flowmark_otel.backend.views import Page, jsonable, rfc3339
 from flowmark_otel.commands.remote import Backend, Refusal
 from flowmark_otel.commands.tables import Json
@@ -99,17 +100,22 @@ class ApiSource:
         return found
 
 
+def project_of(store: Store, name: str) -> int:
+    """The id of a project of the store; raises FlowmarkError where there is none of the name."""
+    asked = select(schema.projects.c.id).where(schema.projects.c.name == name)
+    with snapshot(store.engine) as connection:
+        found = connection.execute(asked).scalar()
+    if found is None:
+        msg = f"the store has no project {name!r}; name one with --project"
+        raise FlowmarkError(msg)
+    return int(found)
+
+
 class StoreSource:
     """Reads one project of a store, without a server."""
 
     def __init__(self, store: Store, project: str) -> None:
-        asked = select(schema.projects.c.id).where(schema.projects.c.name == project)
-        with store.engine.connect() as connection:
-            found = connection.execute(asked).scalar()
-        if found is None:
-            msg = f"the store has no project {project!r}; name one with --project"
-            raise FlowmarkError(msg)
-        self._project_id = int(found)
+        self._project_id = project_of(store, project)
         self._reader = Reader(store)
 
     def runs(

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from rich.table import Table
 from rich.text import Text
 
 from flowmark_otel import names
 from flowmark_otel.commands.console import cell, printable
-from flowmark_otel.dashboard.words import NOTHING, RUN_STATUSES, VERDICTS, took
+from flowmark_otel.dashboard.words import NOTHING, RUN_STATUSES, VERDICTS, other_runs, took
 
 Json: TypeAlias = Mapping[str, Any]
 
+_NEVER_MERGED: Final = (
+    "Runs are never merged: if this is one piece of work, set"
+    f" {names.WORKFLOW_NAME} and {names.RUN_ID} alike on all its spans."
+)
 _STYLES = {
     names.STATUS_COMPLETED: "green",
     names.STATUS_FAILED: "red",
@@ -64,10 +68,20 @@ def attempts_table(groups: Iterable[Json], *, evidence: bool) -> Table:
             refs = cells[3:] if evidence else ()
             table.add_row(*heads, number, *cells[:3], verdict, *refs)
             heads, verdict = [Text(), Text()], Text()
-        if group["elsewhere"]:
-            runs = len(group["elsewhere"])
-            table.add_row(*heads, "", cell(f"this group also occurs in {runs} other runs"))
     return table
+
+
+def elsewhere_lines(groups: Iterable[Json]) -> list[str]:
+    """What stands below the attempts: which groups occur in other runs too, and the mend (A3)."""
+    lines = [_elsewhere(group) for group in groups if group["elsewhere"]]
+    return [*lines, _NEVER_MERGED] if lines else []
+
+
+def _elsewhere(group: Json) -> str:
+    keys = group["elsewhere"]
+    runs = other_runs(group["elsewhere_count"], len(keys), at_least=group["elsewhere_at_least"])
+    said = f"group {group['group_id']!r} of operation {group['operation']!r} also occurs in {runs}"
+    return printable(f"{said}: {', '.join(keys)}")
 
 
 def occurrences_table(occurrences: Iterable[Json]) -> Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
@@ -21,10 +21,19 @@ from flowmark_otel.model import Principal
 Handler: TypeAlias = Callable[[Request, Principal], Response]
 Endpoint: TypeAlias = Callable[[Request], Response]
 
-_STATUS: dict[type[FlowmarkError], tuple[HTTPStatus, str, str]] = {
-    NotFound: (HTTPStatus.NOT_FOUND, "not_found", "Not found"),
-    BadParameter: (HTTPStatus.BAD_REQUEST, "bad_parameter", "This address cannot be read"),
-    Unavailable: (HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", "Not to be had now"),
+
+class _Known(NamedTuple):
+    """How an error is answered: to programs by ``code``, to people under ``heading``."""
+
+    status: HTTPStatus
+    code: str
+    heading: str
+
+
+_STATUS: Final[dict[type[FlowmarkError], _Known]] = {
+    NotFound: _Known(HTTPStatus.NOT_FOUND, "not_found", "Not found"),
+    BadParameter: _Known(HTTPStatus.BAD_REQUEST, "bad_parameter", "This address cannot be read"),
+    Unavailable: _Known(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", "Not to be had now"),
 }
 
 
@@ -59,13 +68,12 @@ class Guard:
                 principal = self.principal(request)
             except (Unauthenticated, Forbidden):
                 return self._sign_in(request)
+            except Unavailable as error:
+                return _message(error, Frame(_STATUS[Unavailable].heading))
             try:
                 return handler(request, principal)
             except (NotFound, BadParameter, Unavailable) as error:
-                status, _, heading = _STATUS[type(error)]
-                frame = self.frame(principal, heading)
-                page = MessagePage(frame, heading, f"{error}.", Link("All runs", RUNS))
-                return _later(html(page, status), error)
+                return _message(error, self.frame(principal, _STATUS[type(error)].heading))
 
         return endpoint
 
@@ -78,8 +86,8 @@ class Guard:
             except (Unauthenticated, Forbidden):
                 return _error(HTTPStatus.UNAUTHORIZED, "unauthenticated", "sign in first")
             except (NotFound, BadParameter, Unavailable) as error:
-                status, code, _ = _STATUS[type(error)]
-                return _later(_error(status, code, str(error)), error)
+                known = _STATUS[type(error)]
+                return _later(_error(known.status, known.code, str(error)), error)
 
         return endpoint
 
@@ -107,6 +115,12 @@ class Guard:
             # answer is asks again from our own.
             return html(HopPage(Frame("Opening"), here))
         return see_other(query(LOGIN, {"next": here}))
+
+
+def _message(error: FlowmarkError, frame: Frame) -> Response:
+    known = _STATUS[type(error)]
+    page = MessagePage(frame, known.heading, f"{error}.", Link("All runs", RUNS))
+    return _later(html(page, known.status), error)
 
 
 def _error(status: HTTPStatus, code: str, message: str) -> JSONResponse:

@@ -85,6 +85,12 @@ def several(count: int, one: str, many: str | None = None) -> str:
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
+def other_runs(count: int, shown: int, *, at_least: bool) -> str:
+    """``1 other run``, ``4,999 other runs, the latest 20``, ``10,000 or more other runs, …``."""
+    said = f"{count:,} or more other runs" if at_least else several(count, "other run")
+    return f"{said}, the latest {shown}" if at_least or count > shown else said
+
+
 def listed(parts: Sequence[str]) -> str:
     """``a``, ``a and b``, ``a, b and c``."""
     if len(parts) < 2:  # noqa: PLR2004 (a pair is two)

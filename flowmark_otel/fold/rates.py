@@ -49,8 +49,8 @@ class Figures:
     """The counts and rates of some groups and of some occurrences without attempt.
 
     ``operations`` are groups and occurrences without attempt; a group known only from rejected
-    evidence counts among them, undecided, and in no rate. ``amplification``: known attempts over
-    groups that have one; undecided are the groups with a gap, then it is "at least".
+    evidence counts among them, undecided, and in no error rate. ``amplification``: known attempts
+    over all ``groups``; undecided are the groups with a gap, then it is "at least".
     """
 
     occurrences: int
@@ -114,7 +114,7 @@ class Tally:
                 failed + verdicts["first_try"] + verdicts["after_retry"],
                 verdicts["open"] + verdicts["undetermined"],
             ),
-            amplification=Share(attempts, self._sizes.total(), self._with_gap),
+            amplification=Share(attempts, self.groups, self._with_gap),
             time_lost_ns=min(self._lost, MOST_NANOSECONDS),
             attempts_p50=nearest_rank(self._sizes, 50),
             attempts_p95=nearest_rank(self._sizes, 95),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 import ssl
 from collections.abc import Iterator
@@ -75,8 +76,8 @@ class Listeners:
         faults: list[str] = []
         try:
             self.grpc_address = self._bind_grpc(self._grpc, grpc_asked)
-        except (RuntimeError, OSError) as error:
-            faults.append(_cannot_bind("grpc", grpc_asked, error))
+        except (RuntimeError, OSError):
+            faults.append(_cannot_bind("grpc", grpc_asked, _fault_of(grpc_asked)))
         try:
             listening = _listen(http_asked)
         except OSError as error:
@@ -109,8 +110,7 @@ class Listeners:
             pair = (self._tls.key.read_bytes(), self._tls.certificate.read_bytes())
             port = server.add_secure_port(address, grpc.ssl_server_credentials([pair]))
         if port == 0:
-            msg = "refused by grpc"
-            raise OSError(msg)
+            raise OSError
         return _shown(address, port)
 
 
@@ -180,6 +180,17 @@ def _shown(address: str, port: int) -> str:
     return f"{address.rpartition(':')[0]}:{port}"
 
 
-def _cannot_bind(name: str, address: str, error: Exception) -> str:
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+def _fault_of(address: str) -> OSError:
+    """What the system says against an address; gRPC itself keeps it to its log."""
+    try:
+        _listen(address).close()
+    except OSError as error:
+        return error
+    return OSError(0, "refused by gRPC")
+
+
+def _cannot_bind(name: str, address: str, error: OSError) -> str:
+    # asyncio and socket add words of their own to what the system says.
+    code = error.errno or 0
+    reason = os.strerror(code) if code > 0 else error.strerror or str(error)
     return f"{name} {address} cannot be bound ({reason}): choose another port, or 0 for a free one"

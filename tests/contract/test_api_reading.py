@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from flowmark_otel import names
-from flowmark_otel.backend.read import BadParameter, NotFound, RunFilters
-from flowmark_otel.backend.read.operations import MOST_ELSEWHERE
+from flowmark_otel.backend.read import BadParameter, NotFound, RunFilters, elsewhere
 from flowmark_otel.fold import fold_span
 from tests.support.history import (
     SECOND,
@@ -86,8 +85,11 @@ def test_a_legacy_parent_matches_runs_of_every_workflow(store: Ingested) -> None
 
 
 def test_a_group_that_occurs_elsewhere(store: Ingested) -> None:
-    """A3: the same group id and operation name in other runs is named, never merged."""
-    for number in range(MOST_ELSEWHERE + 5):
+    """A3: other runs of the same group id and operation name are named and counted, never merged.
+
+    Those of another project, of another origin or of another operation are not among them.
+    """
+    for number in range(elsewhere.MOST_NAMED + 5):
         store.send(span(number + 1, attempt("batch-42", 1, run_id=f"r{number}")))
     store.send(span(100, attempt("batch-42", 1, run_id="r0")), project=2)
     store.send(span(101, attempt("batch-42", 1, run_id="r0")), origin="browser")
@@ -95,8 +97,23 @@ def test_a_group_that_occurs_elsewhere(store: Ingested) -> None:
     key = store.reader.runs(1, RunFilters(run_id="r0", origin="server")).items[0].key
     (group,) = store.reader.attempts(1, key).items
     latest = store.reader.runs(1, RunFilters(operation="push-to-crm", origin="server"))
-    assert group.elsewhere == tuple(run.key for run in latest.items)[:MOST_ELSEWHERE]
+    assert group.elsewhere == tuple(run.key for run in latest.items)[: elsewhere.MOST_NAMED]
+    assert group.elsewhere_count == elsewhere.MOST_NAMED + 4
+    assert not group.elsewhere_at_least
     assert len(group.attempts) == 1
+
+
+def test_counting_elsewhere_ends(store: Ingested, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A3: of a group that very many runs name so many are counted, and it says "at least"."""
+    monkeypatch.setattr(elsewhere, "MOST_LOOKED_AT", 4)
+    tries = [attempt("g", number, run_id=f"r{run}") for run in range(6) for number in (1, 2)]
+    store.send(*(span(number, given) for number, given in enumerate(tries, 1)))
+    counted = {}
+    for run in store.reader.runs(1).items:
+        (group,) = store.reader.attempts(1, run.key).items
+        counted[run.run_id] = (group.elsewhere_count, group.elsewhere_at_least)
+        assert len(group.elsewhere) == 4
+    assert set(counted.values()) == {(4, True)}
 
 
 # -- the walls ----------------------------------------------------------------------------------

@@ -146,6 +146,7 @@ def test_unknown_keys_are_named_with_the_nearest(tmp_path: Path) -> None:
         "flowmark.atempt.limit": 3,
         "flowmark.run.results.imported": 3,
         "flowmark.colour": "red",
+        "flowmark.attempt.foo": 1,
     }
     path = write(tmp_path, "c.json", as_json(request([span(1, given)])))
     answer = check(path)
@@ -153,8 +154,38 @@ def test_unknown_keys_are_named_with_the_nearest(tmp_path: Path) -> None:
     assert "flowmark.atempt.limit is not known" in answer.stdout
     assert "did you mean flowmark.attempt.limit?" in answer.stdout
     assert "did you mean flowmark.run.result.imported?" in answer.stdout
-    [colour] = [line for line in answer.stdout.splitlines() if "flowmark.colour" in line]
-    assert "did you mean" not in colour
+    for key in ("flowmark.colour", "flowmark.attempt.foo"):
+        [unlike] = [line for line in answer.stdout.splitlines() if key in line]
+        assert "did you mean" not in unlike
+
+
+@pytest.mark.parametrize(
+    ("key", "known"),
+    [
+        ("flowmark.attempt.groupid", "flowmark.attempt.group_id"),
+        ("flowmark.attempt.group", "flowmark.attempt.group_id"),
+        ("flowmark.attempt_number", "flowmark.attempt.number"),
+        ("flowmark.workflow", "flowmark.workflow.name"),
+        ("flowmark.run_id", "flowmark.run.id"),
+        ("flowmark.retry.run.id", "flowmark.retry_of.run.id"),
+        ("flowmark.run.imported", "flowmark.run.result.imported"),
+    ],
+)
+def test_a_slip_is_mended(tmp_path: Path, key: str, known: str) -> None:
+    """E5: a key that is written a little wrong leads to the one that was meant."""
+    path = write(tmp_path, "c.json", as_json(request([span(1, {**TRY, key: "x"})])))
+    assert f"{key} is not known and not carried; did you mean {known}?" in check(path).stdout
+
+
+def test_the_last_line_counts_each_thing_on_its_own(tmp_path: Path) -> None:
+    """E5, A16: requests, spans and events are counted apart, and those refused beside their own."""
+    lines = [as_json(request([span(1, TRY), span(2, WRONG), span(3, {})])), b"{"]
+    path = write(tmp_path, "c.jsonl", b"\n".join(lines))
+    assert check(path).stdout.splitlines()[-1] == (
+        "2 requests (1 unreadable): 3 spans and records, 2 annotated, 1 of them refused;"
+        " 4 events, 2 would be taken, 2 refused; 0 notes"
+    )
+    assert document(path)["events_refused"] == 2
 
 
 def test_a_group_torn_apart_by_defaults_is_named(tmp_path: Path) -> None:

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from flowmark_otel.commands.receipts import Answer, Expected, judge
-from flowmark_otel.commands.root import root
 from flowmark_otel.model import Receipt
 from flowmark_otel.wire import receipt
+from tests.support.commands import invoke
 from tests.support.payloads import as_json, as_protobuf, request, span
 from tests.support.server import Running, options, running
 
@@ -39,7 +39,7 @@ def backend(tmp_path: Path) -> Iterator[Running]:
 def send(endpoint: str, *files: Path, key: str = "") -> Result:
     """Run the command in this process, its answer as JSON."""
     where = ["--endpoint", endpoint, *(["--api-key", key] if key else [])]
-    return CliRunner().invoke(root, ["send", "--json", *where, *map(str, files)])
+    return invoke("send", "--json", *where, *map(str, files))
 
 
 def write(folder: Path, name: str, content: bytes) -> Path:
@@ -84,6 +84,31 @@ def test_a_rejected_event_is_1_and_named(backend: Running, tmp_path: Path) -> No
     assert {each["code"] for each in first["rejections"]} == {"invalid"}
     assert {each["code"] for each in second["rejections"]} == {"conflict"}
     assert second["rejections"][0]["event_id"] == f"op-{3:032x}-{3:016x}-start"
+
+
+def test_a_request_refused_as_a_whole_counts_no_events(backend: Running, tmp_path: Path) -> None:
+    """A22: what nobody can read is refused as a whole, with the backend's reason and no count."""
+    path = write(tmp_path, "shape.json", b'{"resourceSpans": {}}')
+    where = ("--endpoint", f"http://{backend.http}", "--api-key", backend.ingest_key)
+    answer = invoke("send", *where, str(path))
+    assert answer.exit_code == 1
+    first, last = answer.stdout.splitlines()
+    assert first.startswith(f"{path}: not acknowledged, rejected: refused as a whole, HTTP 400: ")
+    assert "resourceSpans" in first
+    assert last == (
+        f"1 request to http://{backend.http}: no events found in 1 request not acknowledged"
+    )
+    found = json.loads(send(f"http://{backend.http}", path, key=backend.ingest_key).stdout)
+    assert found["events"] == {}
+
+
+def test_a_rejection_without_position_has_none(backend: Running, tmp_path: Path) -> None:
+    """A23: where a rejected event has an id it is named by that, and its position is null."""
+    path = write(tmp_path, "1.json", as_json(request([span(1, TRY), span(2, TRY)])))
+    found = json.loads(send(f"http://{backend.http}", path, key=backend.ingest_key).stdout)
+    [failed] = found["failed"]
+    assert {each["item"] for each in failed["rejections"]} == {None}
+    assert all(each["event_id"] for each in failed["rejections"])
 
 
 def test_a_wrong_key_stops(backend: Running, tmp_path: Path) -> None:
@@ -157,8 +182,8 @@ STOCK = Canned(200, "application/json", b"{}")
         (Canned(503, "application/json", b"{}"), "unavailable"),
         (Canned(413, "application/json", b"{}"), "too_large"),
         (Canned(404, "text/html", b"no"), "unavailable"),
-        (Canned(400, "application/json", b'{"code": 3, "message": "no"}'), "unacknowledged"),
-        (Canned(409, "text/html", b"<html>"), "unavailable"),
+        (Canned(400, "application/json", b'{"code": 3, "message": "no"}'), "rejected"),
+        (Canned(409, "text/html", b"<html>"), "malformed_receipt"),
     ],
 )
 def test_an_answer_without_receipt_acknowledges_no_attempt(

@@ -1,21 +1,20 @@
-"""``serve`` and what is asked of it from the command line: first start, keys, doctor, runs."""
+"""``serve`` and what is asked of it from the command line: first start, keys, runs, export."""
 
 from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import requests
-from click.testing import CliRunner, Result
 
-from flowmark_otel.commands.root import root
+from tests.support.commands import cli, invoke
 from tests.support.payloads import JSON, as_json, request, span
-from tests.support.serving import Serving
+from tests.support.serving import Serving, run_cli
 
 TRY = {
     "flowmark.attempt.group_id": "customer-batch-42",
@@ -69,18 +68,6 @@ def recorded(serving: Serving) -> str:
     return "run-1"
 
 
-def invoke(*arguments: str) -> Result:
-    """Run a command in this process."""
-    return CliRunner().invoke(root, arguments)
-
-
-def cli(*arguments: str) -> Any:
-    """The JSON document of a command that succeeds."""
-    answer = invoke(*arguments, "--json")
-    assert answer.exit_code == 0, answer.output
-    return json.loads(answer.stdout)
-
-
 def test_first_start_prints_keys_once(store: Path, tmp_path: Path) -> None:
     """D5: a new store gets an ingest and a read key, shown at the first start and never again."""
     path = tmp_path / "new.db"
@@ -91,6 +78,34 @@ def test_first_start_prints_keys_once(store: Path, tmp_path: Path) -> None:
     with Serving(path) as second:
         assert second.lines == [f"ready grpc={second.grpc} http={second.http}"]
     assert path != store
+
+
+def test_a_store_used_without_keys_names_the_commands_that_make_them(tmp_path: Path) -> None:
+    """D5: keys are asked for on a store in use that has none: serve says how to make them."""
+    path = tmp_path / "s.db"
+    with Serving(path, "--insecure-no-auth") as serving:
+        assert len(serving.lines) == 1
+    listed = invoke("keys", "list", "--db", serving.url)
+    assert listed.stdout == (
+        f"no keys; make one: flowmark-otel keys create --db {serving.url} --project default"
+        " --kind ingest (or read)\n"
+    )
+    assert cli("keys", "list", "--db", serving.url) == {"items": []}
+    create = f"flowmark-otel keys create --db {serving.url} --project default --kind"
+    with Serving(path) as serving:
+        assert [line.strip() for line in serving.lines[1:-1]] == [
+            f"{create} ingest",
+            f"{create} read",
+        ]
+        assert "no ingest and no read key" in serving.lines[0]
+        made = invoke(*serving.lines[1].split()[1:])
+        where = ("--endpoint", serving.endpoint, "--grpc-endpoint", serving.grpc)
+        assert cli("doctor", *where, "--api-key", made.stdout.strip())
+    with Serving(path) as serving:
+        assert [line.strip() for line in serving.lines[1:-1]] == [f"{create} read"]
+    cli("keys", "create", "--project", "p", "--kind", "admin", "--db", serving.url)
+    with Serving(path) as serving:
+        assert len(serving.lines) == 1
 
 
 def test_the_printed_line_sends_a_first_span(serving: Serving) -> None:
@@ -196,41 +211,32 @@ def test_runs_without_a_key_says_which_key(serving: Serving) -> None:
     assert "use a read key" in answer.stderr
 
 
-def test_doctor_finds_a_backend_well(serving: Serving) -> None:
-    """A22: doctor says that both transports answer, the key may send, the receipt comes back."""
-    where = ("--endpoint", serving.endpoint, "--grpc-endpoint", serving.grpc)
-    found = cli("doctor", *where, "--api-key", serving.keys[0])
-    states = {finding["name"]: finding["state"] for finding in found["findings"]}
-    assert states == dict.fromkeys(
-        ("http", "clock", "authorisation", "acknowledgement", "grpc"), "ok"
-    )
-    assert found["versions"]["grpcio"]
+@pytest.mark.parametrize("verbosity", [None, "ERROR"])
+def test_a_port_in_use_is_said_in_our_words(tmp_path: Path, verbosity: str | None) -> None:
+    """D5: the log of the library does not reach the user, unless the user asked for it."""
+    env = {name: value for name, value in os.environ.items() if name != "GRPC_VERBOSITY"}
+    env |= {"GRPC_VERBOSITY": verbosity} if verbosity else {}
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        store = f"sqlite:///{tmp_path}/s.db"
+        arguments = ("--grpc", address, "--http", "127.0.0.1:0", "--insecure-no-auth")
+        answer = run_cli("serve", "--db", store, *arguments, env=env)
+    assert answer.returncode == 2
+    assert f"grpc {address} cannot be bound (Address already in use): choose" in answer.stderr
+    assert "GRPC_VERBOSITY" not in answer.stderr
+    assert answer.stderr.startswith("Error: ") == (verbosity is None)
 
 
-def test_doctor_says_no(serving: Serving) -> None:
-    """A22: a read key, no key and a dead address are told apart, each with exit code 1."""
-    where = ("--endpoint", serving.endpoint, "--grpc-endpoint", serving.grpc)
-    reading = invoke("doctor", *where, "--api-key", serving.keys[1])
-    assert reading.exit_code == 1
-    assert reading.stdout.count("use an ingest key") == 2
-    nobody = invoke("doctor", *where)
-    assert nobody.exit_code == 1
-    assert nobody.stdout.count("to an ingest key") == 2
-    dead = invoke("doctor", "--endpoint", "http://127.0.0.1:9", "--grpc-endpoint", "127.0.0.1:9")
-    assert dead.exit_code == 1
-    assert "cannot be reached" in dead.stdout
-
-
-def test_doctor_names_a_backend_that_does_not_acknowledge(tmp_path: Path) -> None:
-    """A21: a backend with the capability switched off is found out, over both transports."""
-    arguments = ("--insecure-no-auth", "--without", "attempts-v1")
-    with Serving(tmp_path / "s.db", *arguments) as older:
-        answer = invoke(
-            "doctor", "--endpoint", older.endpoint, "--grpc-endpoint", older.grpc, "--json"
-        )
-    assert answer.exit_code == 1
-    found = {each["name"]: each["state"] for each in json.loads(answer.stdout)["findings"]}
-    assert found["acknowledgement"] == found["grpc"] == "failed"
+def test_a_first_start_that_fails_spends_no_keys(tmp_path: Path) -> None:
+    """D5: keys are shown at the first start that succeeds: one that fails before makes none."""
+    path = tmp_path / "s.db"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        store = ("--db", f"sqlite:///{path}")
+        failed = run_cli("serve", *store, "--grpc", address, "--http", "127.0.0.1:0")
+    assert failed.returncode == 2
+    with Serving(path) as serving:
+        assert len(serving.keys) == 2
 
 
 def test_export_writes_every_event_once(serving: Serving, recorded: str) -> None:
@@ -255,16 +261,23 @@ def test_export_writes_every_event_once(serving: Serving, recorded: str) -> None
 def test_export_since_and_project(serving: Serving, recorded: str) -> None:
     """A9: since goes by arrival; another project's export has nothing of this one's."""
     assert recorded
-    for arguments in (("--since", "2200-01-01"), ("--project", "other")):
+    cli("keys", "create", "--project", "quiet", "--kind", "read", "--db", serving.url)
+    for arguments in (("--since", "2200-01-01"), ("--project", "quiet")):
         answer = invoke("export", "--db", serving.url, *arguments)
         assert (answer.exit_code, answer.stdout) == (0, "")
+    nobody = invoke("export", "--db", serving.url, "--project", "nope")
+    assert (nobody.exit_code, nobody.stdout) == (1, "")
+    assert "no project 'nope'" in nobody.stderr
     recent = invoke("export", "--db", serving.url, "--since", "1h")
     assert len(recent.stdout.splitlines()) >= 8
 
 
 def test_keys_on_the_store(serving: Serving) -> None:
     """D5: a key made with --db works at a running serve, is listed without secret, and revoked."""
-    made = cli("keys", "create", "--project", "other", "--kind", "read", "--db", serving.url)
+    create = ("keys", "create", "--project", "other", "--kind", "read", "--db", serving.url)
+    assert cli(*create)["expires_at"] is None
+    made = cli(*create, "--expires", "2200-01-01")
+    assert made["expires_at"] == "2200-01-01T00:00:00.000000000Z"
     assert serving.get("/runs", made["key"])["items"] == []
     listed = cli("keys", "list", "--db", serving.url)["items"]
     assert made["key_id"] in [key["key_id"] for key in listed]

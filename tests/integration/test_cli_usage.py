@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from flowmark_otel.commands.root import root
-
-
-def cli(*arguments: str) -> Any:
-    """The JSON document of a command that succeeds."""
-    answer = CliRunner().invoke(root, [*arguments, "--json"])
-    assert answer.exit_code == 0, answer.output
-    return json.loads(answer.stdout)
+from tests.support.commands import cli, invoke
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (("keys", "create", "--project", "p", "--kind", "write"), "ingest"),
-        (("keys", "create", "--project", " ", "--kind", "read"), "--project must not be blank"),
+        (("keys", "create", "--project", " ", "--kind", "read"), "must not be blank"),
+        (("keys", "create", "--project", "a\x1bb", "--kind", "read"), "no control characters"),
         (("keys", "create", "--project", "p", "--kind", "read", "--expires", "soon"), "2027-01-31"),
         (
             ("keys", "create", "--project", "p", "--kind", "read", "--expires", "2001-01-01"),
@@ -39,7 +30,16 @@ def cli(*arguments: str) -> Any:
         (("serve", "--workers", "2"), "No such option"),
         (("check",), "FILE"),
         (("check", "/nowhere.json"), "does not exist"),
-        (("runs", "--endpoint", "127.0.0.1:4318"), "must begin with http://"),
+        (("runs", "--endpoint", "127.0.0.1:4318"), "must be an address such as http://"),
+        (("runs", "--endpoint", "http://"), "must be an address such as http://"),
+        (("runs", "--endpoint", "http://127.0.0.1:99999"), "0-65535, found 'http://127.0.0.1:9"),
+        (("runs", "--endpoint", "http://a b"), "neither spaces nor"),
+        (("runs", "--api-key", "fmk_a b"), "characters without spaces"),
+        (("doctor", "--grpc-endpoint", "foo"), "must be HOST:PORT, found 'foo'"),
+        (("doctor", "--grpc-endpoint", "http://"), "must be HOST:PORT"),
+        (("doctor", "--grpc-endpoint", "127.0.0.1:99999"), "port from 0 to 65535"),
+        (("doctor", "--grpc-endpoint", "http:4317/"), "must be HOST:PORT"),
+        (("doctor", "--grpc-endpoint", "127.0.0.1:0"), "must be HOST:PORT such as"),
         (("collect",), "No such command"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
@@ -47,7 +47,7 @@ def cli(*arguments: str) -> Any:
 def test_wrong_usage_is_2(arguments: tuple[str, ...], says: str, tmp_path: Path) -> None:
     """D5: wrong usage exits with 2, naming what was found and the mend."""
     extra = ("--db", f"sqlite:///{tmp_path}/s.db") if arguments[0] in ("keys", "export") else ()
-    answer = CliRunner().invoke(root, [*arguments, *extra])
+    answer = invoke(*arguments, *extra)
     assert answer.exit_code == 2, answer.output
     assert says in answer.stderr
 
@@ -56,10 +56,32 @@ def test_reading_makes_no_store(tmp_path: Path) -> None:
     """D5: commands that read say that there is no store, and make none."""
     path = tmp_path / "none.db"
     for command in (("runs",), ("export",), ("keys", "list"), ("keys", "revoke", "x")):
-        answer = CliRunner().invoke(root, [*command, "--db", f"sqlite:///{path}"])
+        answer = invoke(*command, "--db", f"sqlite:///{path}")
         assert answer.exit_code == 1
         assert f"no store at {path}" in answer.stderr
         assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    "command", [("migrate",), ("runs",), ("export",), ("keys", "list"), ("serve",)], ids=" ".join
+)
+def test_what_is_no_store_is_named(command: tuple[str, ...], tmp_path: Path) -> None:
+    """Fault row 27: each command refuses a file that is no SQLite database, and leaves it alone."""
+    path = tmp_path / "store.db"
+    path.write_bytes(b"not a database" * 1000)
+    answer = invoke(*command, "--db", f"sqlite:///{path}")
+    assert answer.exit_code == 2, answer.output
+    assert f"--db: {path} is no SQLite database, or damaged" in answer.stderr
+    assert path.read_bytes() == b"not a database" * 1000
+
+
+@pytest.mark.parametrize("command", ["migrate", "serve"])
+def test_a_store_that_cannot_be_opened_is_said_in_a_line(command: str) -> None:
+    """D5: a fault of the file is said in one line, without what a library says of itself."""
+    answer = invoke(command, "--db", "sqlite:////dev/full")
+    assert answer.exit_code == 1
+    assert answer.stderr.count("\n") == 1
+    assert answer.stderr.startswith("Error: /dev/full cannot be opened now: ")
 
 
 def test_migrate_makes_a_store_and_leaves_a_current_one(tmp_path: Path) -> None:

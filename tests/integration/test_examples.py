@@ -81,7 +81,7 @@ def test_stock_sdk(serving: Serving, protocol: str) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    named = re.fullmatch(r"recorded run (\S+) of crm\.sync\n", done.stdout)
+    named = re.fullmatch(r"handed run (\S+) of crm\.sync to the exporter\n", done.stdout)
     assert named
     run = only_run(serving, run_id=named[1])
     assert (run["workflow"], run["status"], run["outcome"]) == (
@@ -94,6 +94,21 @@ def test_stock_sdk(serving: Serving, protocol: str) -> None:
         ("push-to-crm", "customer-batch-42", 1, "failed", "CRM_UNAVAILABLE"),
         ("push-to-crm", "customer-batch-42", 2, "completed", None),
     ]
+
+
+def test_stock_sdk_says_no_more_than_it_knows(serving: Serving) -> None:
+    """D4: where the backend refuses the key, the example does not say that a run was recorded."""
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "stock_sdk.py")],
+        env=environment(serving.endpoint, "fmk_wrong_key"),
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert "recorded" not in done.stdout
+    assert "401" in done.stderr
+    assert serving.get("/runs", serving.keys[1])["items"] == []
 
 
 def test_flask_service(serving: Serving) -> None:
@@ -138,6 +153,7 @@ def test_flask_service(serving: Serving) -> None:
 
 
 def test_examples_import_nothing_of_ours() -> None:
-    """D4: an application needs no package of ours: attributes on its spans are enough."""
-    for path in EXAMPLES.rglob("*.py"):
+    """D4: an application needs no package of ours, unless it wants the API: attributes do."""
+    own = ("explicit_attempts.py", "asyncio_service.py")
+    for path in (path for path in EXAMPLES.rglob("*.py") if path.name not in own):
         assert not re.search(r"^\s*(import|from) flowmark", path.read_text(), re.MULTILINE), path

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from flowmark_otel.config import ClientOptions, declared, environment_name
 from tests.support.serving import Serving, run_cli
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,7 +25,7 @@ def blocks(language: str, text: str = README) -> list[str]:
 
 def test_quick_start_records_what_it_says(tmp_path: Path) -> None:
     """D4: the quick start, as pasted, records two attempts with the stock SDK alone."""
-    (program,) = blocks("python")
+    program, _ = blocks("python")
     assert "flowmark_otel" not in program
     with Serving(tmp_path / "store.db", "--insecure-no-auth") as backend:
         endpoint = {"OTEL_EXPORTER_OTLP_ENDPOINT": backend.endpoint}
@@ -37,6 +38,29 @@ def test_quick_start_records_what_it_says(tmp_path: Path) -> None:
         assert group["verdict"] == "after_retry"
         listed = run_cli("runs", "list", "--endpoint", backend.endpoint)
         assert "crm.sync" in listed.stdout
+
+
+def test_python_api_records_what_it_says(tmp_path: Path) -> None:
+    """A2: the lines of the Python section, as pasted, record two attempts and are acknowledged."""
+    _, program = blocks("python")
+    with Serving(tmp_path / "store.db", "--insecure-no-auth") as backend:
+        endpoint = {"FLOWMARK_ENDPOINT": backend.endpoint}
+        subprocess.run([sys.executable, "-c", program], env=os.environ | endpoint, check=True)
+        [run] = backend.get("/runs")["items"]
+        assert (run["workflow"], run["status"], run["result"]) == (
+            "crm.sync",
+            "completed",
+            {"imported": 3},
+        )
+        (group,) = backend.get(f"/runs/{run['key']}/attempts")["items"]
+        assert [attempt["status"] for attempt in group["attempts"]] == ["failed", "completed"]
+
+
+def test_every_setting_of_the_client_is_told() -> None:
+    """Contract, section 6: the table of variables names each that has an effect, and no other."""
+    told = set(re.findall(r"`(FLOWMARK_[A-Z_]+)`", README.partition("| variable |")[2]))
+    there = {environment_name(ClientOptions, name) for name in declared(ClientOptions)}
+    assert told == there
 
 
 def test_command_table_is_the_command_line() -> None:

@@ -200,8 +200,38 @@ def test_counts_stand_apart_and_results_are_reported_items() -> None:
 def test_groups_of_the_same_name_elsewhere_are_shown_and_never_merged() -> None:
     """A3: the page says where the same group id occurs and how to mend it, and merges nothing."""
     text = _run(views.every_mark()).all("p", "facts-line")[0].text
-    assert "the same group id occurs in 1 other run, fedcba987654…; runs are never merged" in text
+    assert "the same group id occurs in 1 other run: fedcba987654…; runs are never merged" in text
     assert "flowmark.run.id" in text
+
+
+@pytest.mark.parametrize(
+    ("count", "at_least", "said"),
+    [
+        (1, False, "also in 1 other run"),
+        (4999, False, "also in 4,999 other runs, the latest 1"),
+        (10_000, True, "also in 10,000 or more other runs, the latest 1"),
+    ],
+)
+def test_a_group_completed_at_first_try_says_where_else_it_occurs(
+    count: int, said: str, *, at_least: bool
+) -> None:
+    """A3: a group torn apart into runs of one try each reads so on each of them, with the mend."""
+    quiet = views.group((views.attempt(1, 0, 1),), "first_try", "quiet")
+    torn = replace(
+        quiet,
+        elsewhere=("fedcba98765432100123456789abcdef",),
+        elsewhere_count=count,
+        elsewhere_at_least=at_least,
+    )
+    document = _run(torn, replace(quiet, group_id="whole"))
+    first, second = document.all("table", "ord")[0].all("tbody")[0].all("tr")
+    (way,) = first.all("details", "sub")
+    assert way.all("summary")[0].text == said
+    (link,) = way.all("a")
+    assert link.attributes["href"] == "/runs/fedcba98765432100123456789abcdef"
+    assert not second.all("details", "sub")
+    (note,) = [note.text for note in document.all("p", "note") if "never merged" in note.text]
+    assert "set flowmark.workflow.name and flowmark.run.id alike" in note
 
 
 def test_a_page_of_many_groups_speaks_of_itself_only() -> None:

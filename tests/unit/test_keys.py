@@ -170,3 +170,41 @@ def test_only_a_bearer_token_is_looked_at(header: str | None) -> None:
 def test_the_scheme_is_case_insensitive() -> None:
     """RFC 9110: authentication schemes have no case."""
     assert bearer(" bearer  fmk_a_b ") == "fmk_a_b"
+
+
+def test_first_keys_are_for_a_store_that_nobody_used(store: Store) -> None:
+    """Contract, section 4: an empty store gets its keys once; one in use gets none by itself."""
+    keys = Keys(store)
+    made = keys.first("default")
+    assert made is not None
+    assert [keys.authenticate(each).kind for each in made] == [names.KEY_INGEST, names.KEY_READ]
+    assert keys.first("default") is None
+
+
+def test_a_store_used_without_keys_gets_none(store: Store) -> None:
+    """Security: evidence that was taken without keys is not opened to a key that nobody asked for.
+
+    Kinds are missing that no valid key has: a revoked or expired one is as none.
+    """
+    keys = Keys(store)
+    keys.ensure_project("default")
+    assert keys.first("default") is None
+    assert keys.missing() == (names.KEY_INGEST, names.KEY_READ)
+    key_id, _ = keys.create("default", names.KEY_INGEST)
+    keys.create("default", names.KEY_READ, expires_at=store.clock.now_ns())
+    assert keys.missing() == (names.KEY_READ,)
+    keys.create("default", names.KEY_ADMIN)
+    assert keys.missing() == ()
+    keys.revoke(key_id)
+    assert keys.missing() == (names.KEY_INGEST,)
+
+
+@pytest.mark.parametrize("name", ["", " ", "a\nb", "a\x1b[31m", "a\u202eb", "\ud800", "x" * 201])
+def test_a_project_needs_a_name_that_can_be_read(store: Store, name: str) -> None:
+    """Security: a project's name is shown in terminals and logs: no control characters in it."""
+    keys = Keys(store)
+    with pytest.raises(ValueError, match="the project's name must"):
+        keys.create(name, names.KEY_READ)
+    with pytest.raises(ValueError, match="the project's name must"):
+        keys.ensure_project(name)
+    assert keys.list() == []

@@ -110,13 +110,16 @@ def test_amplification_is_at_least_where_a_number_is_missing() -> None:
 
 
 def test_rejected_evidence_enters_no_rate() -> None:
-    """A16: a group known only from rejected evidence is undecided, and in no denominator."""
+    """A16: a group known only from rejected evidence is undecided and in no error rate.
+
+    Amplification divides by all groups, that one included, which adds no attempt to it.
+    """
     tally = Tally()
     tally.add_group(Tries([], conflicts=(1,)))
     found = tally.figures()
     assert found.attempt_errors == Share(0, 0, 0)
     assert found.operation_errors == Share(0, 0, 1)
-    assert found.amplification == Share(0, 0, 0)
+    assert found.amplification == Share(0, 1, 0)
     assert (found.groups, found.attempts) == (1, 0)
 
 

@@ -7,14 +7,12 @@ from functools import cache
 from typing import Any, Final
 
 import orjson
-from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from flowmark_otel import names
 from flowmark_otel.backend.api import parameters
 from flowmark_otel.backend.api.endpoints import ENDPOINTS, PREFIX, Endpoint
 from flowmark_otel.backend.api.errors import (
@@ -23,16 +21,15 @@ from flowmark_otel.backend.api.errors import (
     NoSuchPath,
     WrongMethod,
     error_response,
-    translated,
 )
 from flowmark_otel.backend.api.openapi import document
+from flowmark_otel.backend.keys import READING_KINDS
 from flowmark_otel.backend.read import Reader
 from flowmark_otel.backend.views import jsonable
 from flowmark_otel.errors import FlowmarkError, Forbidden, Unauthenticated
 from flowmark_otel.model import Principal
 
 Authenticate = Callable[[str | None], Principal]
-_READING_KINDS: Final = (names.KEY_READ, names.KEY_ADMIN)
 _METHODS: Final = ("GET", "HEAD")
 
 
@@ -96,12 +93,9 @@ class _Answer:
         await response(scope, receive, send)
 
     def _blocking(self, request: Request) -> bytes:
-        try:
-            principal = self._reader_of(request)
-            given = self._given(request)
-            return self._ask(principal.project_id, given)
-        except SQLAlchemyError as error:
-            raise translated(error) from error
+        principal = self._reader_of(request)
+        given = self._given(request)
+        return self._ask(principal.project_id, given)
 
     def _reader_of(self, request: Request) -> Principal:
         sent = request.headers.getlist("authorization")
@@ -109,7 +103,7 @@ class _Answer:
             msg = "authorization is given twice; send one"
             raise Unauthenticated(msg)
         principal = self._authenticate(sent[0] if sent else None)
-        if principal.kind not in _READING_KINDS:
+        if principal.kind not in READING_KINDS:
             msg = f"a key of kind {principal.kind} may not read; use one of kind read"
             raise Forbidden(msg)
         return principal

@@ -8,7 +8,6 @@ from http import HTTPStatus
 from typing import Final
 
 import orjson
-from sqlalchemy.exc import SQLAlchemyError
 from starlette.responses import Response
 
 from flowmark_otel.backend.read import BadParameter, NotFound
@@ -50,11 +49,6 @@ class NoSuchPath(NotFound):
 
 class WrongMethod(FlowmarkError):
     """A method other than GET."""
-
-
-def translated(error: SQLAlchemyError) -> Unavailable:
-    """What a fault of the database means to a reader: ask again."""
-    return Unavailable(f"the store cannot be read now: {type(error).__name__}")
 
 
 def error_response(error: FlowmarkError) -> Response:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from sqlalchemy import ColumnElement, Connection, case, exists, func, select, tuple_
+from sqlalchemy import ColumnElement, Connection, case, func, select, tuple_
 
 from flowmark_otel import names
 from flowmark_otel.backend.read import cursor, render
+from flowmark_otel.backend.read.elsewhere import elsewhere
 from flowmark_otel.backend.read.evidence import (
     DbRow,
     belongs,
@@ -26,10 +27,6 @@ from flowmark_otel.fold.groups import groups
 from flowmark_otel.fold.rows import Accepted, Conflicting
 from flowmark_otel.fold.state import Occurrence, occurrences
 
-MOST_ELSEWHERE: Final = 20
-"""So many runs are named in ``elsewhere``, the latest of them."""
-
-_LOOKED_AT: Final = 1000  # a group id that every run uses must not make a page slow
 _ACCEPTED: Final = "accepted"
 _REJECTED: Final = "rejected"
 _columns = schema.occurrences.c
@@ -94,8 +91,8 @@ def group_page(
     ]
     found, rejected = _evidence(connection, project_id, run, rows)
     by_key = {(group.operation, group.group_id): group for group in groups(found, rejected)}
-    elsewhere = _elsewhere(connection, project_id, run, keys)
-    return Page(tuple(render.group(by_key[key], elsewhere.get(key, ())) for key in keys), more)
+    others = elsewhere(connection, project_id, run, keys)
+    return Page(tuple(render.group(by_key[key], others[key]) for key in keys), more)
 
 
 def _accepted_groups(
@@ -172,57 +169,3 @@ def _evidence(
     }
     found = list(rejected.values())
     return occurrences(events, found), found
-
-
-def _elsewhere(
-    connection: Connection, project_id: int, run: RunRow, keys: Sequence[GroupKey]
-) -> dict[GroupKey, Sequence[bytes]]:
-    """The keys of the runs of the same project and origin that name the same group."""
-    other = schema.occurrences.alias("other")
-    repeated: list[DbRow] = []
-    for some in chunks(keys):
-        repeated += connection.execute(
-            select(_columns.operation, _columns.group_id)
-            .where(
-                _columns.run == run.id,
-                tuple_(_columns.operation, _columns.group_id).in_(some),
-                _columns.group_id.is_not(None),
-                exists().where(
-                    other.c.group_id == _columns.group_id,
-                    other.c.operation == _columns.operation,
-                    other.c.run != run.id,
-                    other.c.group_id.is_not(None),
-                ),
-            )
-            .distinct()
-        )
-    found: dict[GroupKey, Sequence[bytes]] = {}
-    runs = schema.runs.c
-    for operation, group_id in repeated:
-        named = (
-            select(_columns.run)
-            .where(
-                _columns.group_id == group_id,
-                _columns.group_id.is_not(None),
-                _columns.operation == operation,
-                _columns.run != run.id,
-            )
-            .order_by(_columns.run.desc())
-            .limit(_LOOKED_AT)
-            .subquery()
-        )
-        found[operation, group_id] = (
-            connection.execute(
-                select(runs.key)
-                .where(
-                    runs.id.in_(select(named.c.run)),
-                    belongs(runs.project_id, project_id),
-                    runs.origin == run.origin,
-                )
-                .order_by(runs.id.desc())
-                .limit(MOST_ELSEWHERE)
-            )
-            .scalars()
-            .all()
-        )
-    return found

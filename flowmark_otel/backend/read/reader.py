@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
 from sqlalchemy import Connection, Engine
@@ -11,6 +10,7 @@ from sqlalchemy import Connection, Engine
 from flowmark_otel.backend.read import events, operations, runs, statistics
 from flowmark_otel.backend.read.errors import BadParameter
 from flowmark_otel.backend.read.filters import RunFilters
+from flowmark_otel.backend.store.reading import snapshot
 from flowmark_otel.backend.views import (
     EventView,
     GroupView,
@@ -38,7 +38,8 @@ class Reader:
     """Answers questions about one project; every method takes its id first and reads no other.
 
     Blocking; may be called from any thread. Raises NotFound for a run that the project does not
-    have, BadParameter for a limit outside 1 to 500 or a cursor that is none.
+    have, BadParameter for a limit outside 1 to 500 or a cursor that is none, Unavailable where the
+    store cannot be read.
     """
 
     def __init__(self, store: Readable) -> None:
@@ -112,10 +113,8 @@ class Reader:
         """The runs that events of a trace belong to, the latest first; ``trace_id``: 16 bytes."""
         return self.runs(project_id, RunFilters(trace_id=trace_id), limit, cursor)
 
-    @contextmanager
-    def _snapshot(self) -> Iterator[Connection]:
-        with self._store.engine.connect() as connection, connection.begin():
-            yield connection
+    def _snapshot(self) -> AbstractContextManager[Connection]:
+        return snapshot(self._store.engine)
 
 
 def _check(limit: int) -> None:

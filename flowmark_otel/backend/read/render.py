@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from flowmark_otel import names
 from flowmark_otel.backend import views
@@ -113,15 +114,25 @@ def occurrence(one: Occurrence) -> views.OccurrenceView:
     )
 
 
-def group(found: Group, elsewhere: Sequence[bytes]) -> views.GroupView:
-    """One group; ``elsewhere`` are run keys."""
+class Elsewhere(NamedTuple):
+    """Other runs that name the same group: keys of the latest, and their number."""
+
+    keys: Sequence[bytes] = ()
+    number: int = 0
+    at_least: bool = False
+
+
+def group(found: Group, elsewhere: Elsewhere) -> views.GroupView:
+    """One group."""
     return views.GroupView(
         operation=found.operation,
         group_id=found.group_id,
         attempts=tuple(map(attempt, found.attempts)),
         gaps=found.gaps,
         verdict=found.verdict,
-        elsewhere=tuple(key.hex() for key in elsewhere),
+        elsewhere=tuple(key.hex() for key in elsewhere.keys),
+        elsewhere_count=elsewhere.number,
+        elsewhere_at_least=elsewhere.at_least,
         conflicts=found.conflicts,
         rejected=tuple(map(rejected, found.rejected)),
     )

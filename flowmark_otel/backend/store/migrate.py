@@ -55,6 +55,16 @@ def bring_up(path: Path, url: str, *, migrate: bool) -> None:
         opened.dispose()
 
 
+def revision_of(path: Path) -> str | None:
+    """The revision that the store in a file is at; None where it has none."""
+    opened = engine(path, read_only=True)
+    try:
+        with opened.connect() as connection:
+            return revision(connection)
+    finally:
+        opened.dispose()
+
+
 def revision(connection: Connection) -> str | None:
     """The revision a store is at; None where it has none."""
     versions = table("alembic_version", column("version_num"))

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from flowmark_otel import names
-from flowmark_otel.backend.read.operations import MOST_ELSEWHERE
 from flowmark_otel.backend.views import GroupView
 from flowmark_otel.dashboard import words
 from flowmark_otel.dashboard.marks import Kind, Shape, word
+from flowmark_otel.dashboard.pages.elsewhere import Elsewhere, elsewhere
 from flowmark_otel.dashboard.pages.frame import Link, State
-from flowmark_otel.dashboard.pages.links import run_path
 from flowmark_otel.dashboard.pages.plot import plot
 from flowmark_otel.dashboard.pages.records import Record, Viewer, no_viewer, records
 from flowmark_otel.dashboard.pages.rows import Numbers, Row, folded_row, place_row
@@ -28,9 +27,6 @@ VERDICT_MARKS: Final = {
     names.VERDICT_OPEN: Kind.OPEN,
     names.VERDICT_UNDETERMINED: Kind.CONFLICT,
 }
-
-_ELSEWHERE: Final = 5
-_KEY_SHOWN: Final = 12
 
 
 class Step(NamedTuple):
@@ -59,8 +55,7 @@ class GroupSection:
     state: State
     zero: str | None
     facts: tuple[str, ...]
-    elsewhere: tuple[Link, ...]
-    elsewhere_word: str
+    elsewhere: Elsewhere | None
     reference: bool
     conflict: bool
     steps: tuple[Step, ...]
@@ -90,8 +85,7 @@ def group_section(
         state=State(VERDICT_MARKS[group.verdict], words.capital(words.VERDICTS[group.verdict])),
         zero=None if drawing.zero is None else f"{words.clock(drawing.zero)}Z",
         facts=tuple(_facts(group, found)),
-        elsewhere=_elsewhere(group.elsewhere),
-        elsewhere_word=_elsewhere_word(len(group.elsewhere)),
+        elsewhere=elsewhere(group),
         reference=reference,
         conflict=bool(group.conflicts),
         steps=tuple(_step(item, anchor) for item in drawn),
@@ -122,16 +116,6 @@ def _facts(group: GroupView, found: Sequence[Place]) -> list[str]:
         known += f", {' or '.join(f'{limit:,}' for limit in limits)} allowed"
     lost = lost_ns(found)
     return [known, *([f"time lost {least}{words.took(lost)}"] if lost else [])]
-
-
-def _elsewhere(keys: Sequence[str]) -> tuple[Link, ...]:
-    return tuple(Link(f"{key[:_KEY_SHOWN]}…", run_path(key)) for key in keys[:_ELSEWHERE])
-
-
-def _elsewhere_word(count: int) -> str:
-    if count >= MOST_ELSEWHERE:
-        return f"at least {count} other runs"
-    return words.several(count, "other run")
 
 
 def _step(item: Place | Folded, anchor: str) -> Step:

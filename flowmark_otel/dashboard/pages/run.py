@@ -11,6 +11,7 @@ from flowmark_otel.backend import views
 from flowmark_otel.dashboard import words
 from flowmark_otel.dashboard.marks import Kind
 from flowmark_otel.dashboard.pages import facts
+from flowmark_otel.dashboard.pages.elsewhere import Elsewhere, elsewhere
 from flowmark_otel.dashboard.pages.figures import Figures, figures
 from flowmark_otel.dashboard.pages.frame import Fact, Frame, State
 from flowmark_otel.dashboard.pages.group import GroupSection, group_section
@@ -33,6 +34,7 @@ class Line(NamedTuple):
     error: str | None
     evidence: str
     events: tuple[str, ...]
+    elsewhere: Elsewhere | None = None
 
 
 class Asked(NamedTuple):
@@ -164,6 +166,7 @@ def _group_line(group: views.GroupView) -> Line:
         None,
         events_word(attempt),
         _events(attempt),
+        elsewhere(group),
     )
 
 
