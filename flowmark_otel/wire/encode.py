@@ -17,7 +17,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationSc
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from flowmark_otel import names
-from flowmark_otel.model import Envelope, Value
+from flowmark_otel.model import Envelope, Value, event_id
 
 _TIME: Final = Struct("<BQ")  # field 1, fixed64
 _TIME_TAG: Final = 0x09
@@ -35,7 +35,8 @@ _MAX_UINT64: Final = 2**64 - 1
 _FIRST: Final = b"\x0a"  # resource group of a request, resource of a group, scope of a scope group
 _SECOND: Final = b"\x12"  # scope group of a resource group, record of a scope group
 
-_MORE: Final = 128
+_MORE: Final = 128  # the bit that says another byte of a number follows
+_TWO_BYTES: Final = 1 << 14
 
 
 def encode_logs(
@@ -65,22 +66,20 @@ def encode_record(envelope: Envelope) -> bytes:
     """One envelope as the bytes of a LogRecord."""
     event, trace_id, span_id, part, time_unix_nano, attributes, dropped, _ = envelope
     named, name = _EVENTS[event]
-    kind, _, rest = part.partition("-")
-    own_id = f"{kind}-{trace_id.hex()}-{span_id.hex()}-{rest}".encode()
     parts = [
         _TIME.pack(_TIME_TAG, time_unix_nano) if time_unix_nano else b"",
         named,
-        _attribute(_EVENT_ID_KEY, _STRING + _sized(own_id)),
+        _id_pair(trace_id, span_id, part),
     ]
     texts, numbers = _TEXTS, _NUMBERS
     for pair in attributes.items():
-        kind_of = type(pair[1])
-        if kind_of is str:
-            parts.append(texts.get(pair) or _remember_text(pair))
-        elif kind_of is int:
-            parts.append(numbers.get(pair) or _remember_number(pair))
+        kind = type(pair[1])
+        if kind is str:
+            parts.append(texts.get(pair) or _text(pair))
+        elif kind is int:
+            parts.append(numbers.get(pair) or _number(pair))
         else:
-            parts.append(_pair(*pair))
+            parts.append(_other(*pair))
     if dropped:
         parts += (_DROPPED, _varint(dropped))
     parts += (_TRACE_ID, trace_id, _SPAN_ID, span_id, name)
@@ -92,19 +91,30 @@ _NUMBERS: Final[dict[tuple[str, Value], bytes]] = {}
 """Pairs as they were written, texts apart from integers, others never: 1 == True == 1.0. Shared
 by threads: a lost entry is written again."""
 
+_ONCE: Final = frozenset((names.OPERATION_ID, names.DURATION_NS))
+"""Keys whose values do not occur again: they would only push others out."""
+
 _MAX_MEMO: Final = 4096
 _MAX_REMEMBERED: Final = 256
 
 
-def _remember_text(pair: tuple[str, Value]) -> bytes:
-    return _remember(_TEXTS, pair, _text_pair(pair[0], str(pair[1])))
+def _text(pair: tuple[str, Value]) -> bytes:
+    key, text = pair
+    written = _attribute(_key(key), _STRING + _sized(str(text).encode()))
+    return written if key in _ONCE else _remember(_TEXTS, pair, written)
 
 
-def _remember_number(pair: tuple[str, Value]) -> bytes:
+def _number(pair: tuple[str, Value]) -> bytes:
     key, number = pair
     written = _attribute(_key(key), _INTEGER + _varint(int(number) & _MAX_UINT64))
-    # Durations do not occur again.
-    return written if key == names.DURATION_NS else _remember(_NUMBERS, pair, written)
+    return written if key in _ONCE else _remember(_NUMBERS, pair, written)
+
+
+def _other(key: str, value: Value) -> bytes:
+    """A pair whose value is neither text nor integer."""
+    target = AnyValue()
+    _set(target, value)
+    return _attribute(_key(key), target.SerializeToString())
 
 
 def _remember(
@@ -118,20 +128,29 @@ def _remember(
     return written
 
 
-def _text_pair(key: str, value: str) -> bytes:
-    return _attribute(_key(key), _STRING + _sized(value.encode()))
-
-
-def _pair(key: str, value: Value) -> bytes:
-    """A pair whose value is neither text nor integer."""
-    target = AnyValue()
-    _set(target, value)
-    return _attribute(_key(key), target.SerializeToString())
+def _id_pair(trace_id: bytes, span_id: bytes, part: str) -> bytes:
+    """The pair that holds the event id."""
+    form = _FORMS.get(part)
+    if form is not None:  # ids of these parts have one length, so all before them is the same
+        head, kind, rest = form
+        return b"%b%b-%b-%b-%b" % (
+            head,
+            kind,
+            trace_id.hex().encode(),
+            span_id.hex().encode(),
+            rest,
+        )
+    return _attribute(
+        _key(names.EVENT_ID), _STRING + _sized(event_id(trace_id, span_id, part).encode())
+    )
 
 
 def _key(key: str) -> bytes:
     """The first half of a pair, up to its value's length."""
-    return b"".join((_KEY, _sized(key.encode()), _VALUE))
+    return _KEYS.get(key) or b"".join((_KEY, _sized(key.encode()), _VALUE))
+
+
+_KEYS: Final[dict[str, bytes]] = {}
 
 
 def _attribute(key: bytes, value: bytes) -> bytes:
@@ -150,6 +169,8 @@ _SMALL: Final = [bytes((size,)) for size in range(_MORE)]
 def _varint(number: int) -> bytes:
     if number < _MORE:
         return _SMALL[number]
+    if number < _TWO_BYTES:
+        return bytes((number & 127 | _MORE, number >> 7))
     written = bytearray()
     while number >= _MORE:
         written.append(number & 127 | _MORE)
@@ -158,12 +179,37 @@ def _varint(number: int) -> bytes:
     return bytes(written)
 
 
-_EVENT_ID_KEY: Final = _key(names.EVENT_ID)
+_KEYS.update(
+    (key, _key(key))
+    for key in (
+        *names.IDENTITY_KEYS,
+        names.OPERATION_NAME,
+        names.OPERATION_ID,
+        *names.ATTEMPT_START_KEYS,
+        *names.RUN_START_KEYS,
+        names.DURATION_NS,
+        names.EVENT_ID,
+        names.ERROR_CODE,
+        names.ERROR_TYPE,
+    )
+)
+
 _EVENTS: Final = {
     # The event name stands among the attributes too, because older hops drop the field.
-    event: (_text_pair(names.EVENT_NAME, event), _EVENT_NAME + _sized(event.encode()))
+    event: (_text((names.EVENT_NAME, event)), _EVENT_NAME + _sized(event.encode()))
     for event in (*names.PART_OF_EVENT, names.ATTEMPT_OBSERVED)
 }
+
+
+def _form(part: str) -> tuple[bytes, bytes, bytes]:
+    """What stands before the event id of a part, its kind, and its rest."""
+    sample = event_id(bytes(16), bytes(8), part).encode()
+    whole = _attribute(_key(names.EVENT_ID), _STRING + _sized(sample))
+    kind, _, rest = part.partition("-")
+    return whole[: -len(sample)], kind.encode(), rest.encode()
+
+
+_FORMS: Final = {part: _form(part) for part in set(names.PART_OF_EVENT.values())}
 
 
 def _set(target: AnyValue, value: object) -> None:
