@@ -90,6 +90,10 @@ def annotate(span: Span, **annotations: Unpack[Annotations]) -> None:
     more: that is reported. ``attributes`` at creation, or ``workflow``, record it all the same.
     """
     found = attributes(**annotations)
+    given: object = span
+    if not isinstance(given, Span):
+        _report([f"span is a {type(given).__name__}; give the span to annotate"])
+        return
     if not found:
         return
     if not span.is_recording():

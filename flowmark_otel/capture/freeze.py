@@ -13,6 +13,7 @@ OPERATION_KEYS: Final = (names.OPERATION_NAME, names.OPERATION_ID, *names.ATTEMP
 START_KEYS: Final = (*names.IDENTITY_KEYS, *OPERATION_KEYS, *names.RUN_START_KEYS)
 _OPERATION: Final = names.PART_OPERATION_START
 _RUN: Final = names.PART_RUN_START
+_STARTS: Final = frozenset((_OPERATION, _RUN))
 _FROZEN: Final = {
     frozenset((_OPERATION,)): frozenset((*names.IDENTITY_KEYS, *OPERATION_KEYS)),
     frozenset((_RUN,)): frozenset((*names.IDENTITY_KEYS, *names.RUN_START_KEYS)),
@@ -48,26 +49,56 @@ def settle(starts: Iterable[Envelope | Refused]) -> Settled:
     name = None
     parts = []
     for event in starts:
-        part = start_of(event)
+        part = _start_of(event)
         if part is None:
             return Settled(None, NOTHING, NOTHING)
         parts.append(part)
         if part == _OPERATION and isinstance(event, Envelope):
             defaulted = event.attributes.get(names.DEFAULTED)
-            if isinstance(defaulted, str) and names.OPERATION_NAME in defaulted.split(","):
+            if isinstance(defaulted, str) and names.OPERATION_NAME in defaulted:
                 name = str(event.attributes[names.OPERATION_NAME])
     sent = frozenset(parts)
     return Settled(name, _FROZEN[sent], sent)
 
 
-def start_of(event: Envelope | Refused) -> str | None:
+def named(
+    starts: Iterable[Envelope | Refused], name: str | None, carried: object
+) -> list[Envelope | Refused] | None:
+    """Starts as they fold once the span carries the operation name that they defaulted to.
+
+    ``name``: that default; ``carried``: what the span carries of it. None: only folding tells.
+    """
+    if name is None or carried != name or name.isspace():
+        return None
+    found: list[Envelope | Refused] = []
+    for event in starts:
+        if isinstance(event, Refused):
+            found.append(event)
+            continue
+        if event.characters_replaced:  # in which of the defaults is not known
+            return None
+        found.append(_given(event) if event.part == _OPERATION else event)
+    return found
+
+
+def _given(start: Envelope) -> Envelope:
+    """A start of an operation whose name is no default any more."""
+    attributes = dict(start.attributes)
+    defaulted = str(attributes.pop(names.DEFAULTED)).split(",")
+    defaulted.remove(names.OPERATION_NAME)
+    if defaulted:
+        attributes[names.DEFAULTED] = ",".join(defaulted)
+    event, trace_id, span_id, part, time_unix_nano, _, dropped, replaced = start
+    return Envelope(event, trace_id, span_id, part, time_unix_nano, attributes, dropped, replaced)
+
+
+def _start_of(event: Envelope | Refused) -> str | None:
     """Which start an event is, as a part of an event id; None if it is none."""
     if isinstance(event, Envelope):
-        part = event.part
-    else:
-        kind, _, rest = event.event_id.partition("-")
-        part = f"{kind}-{rest.rpartition('-')[2]}"
-    return part if part in (_OPERATION, _RUN) else None
+        return event.part if event.part in _STARTS else None
+    kind, _, rest = event.event_id.partition("-")
+    part = f"{kind}-{rest.rpartition('-')[2]}"
+    return part if part in _STARTS else None
 
 
 def restore(

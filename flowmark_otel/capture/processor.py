@@ -7,19 +7,19 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from opentelemetry import context as otel
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 
 from flowmark_otel import names
 from flowmark_otel.annotate import hook
 from flowmark_otel.annotate.context import RUN_ID_KEY
-from flowmark_otel.capture.freeze import START_KEYS, is_early, restore, settle, start_of
-from flowmark_otel.capture.identity import missing_identity
+from flowmark_otel.capture.freeze import NOTHING, START_KEYS, is_early, named, restore, settle
+from flowmark_otel.capture.identity import current_context, missing_identity
 from flowmark_otel.capture.journal import Journal, Opened, journal_of
 from flowmark_otel.capture.reading import (
     ResourceView,
     attributes_of,
+    held_by,
     is_marked,
     read_span,
     says_nothing,
@@ -27,18 +27,15 @@ from flowmark_otel.capture.reading import (
 )
 from flowmark_otel.config.client import ACCEPT, client_options
 from flowmark_otel.errors import InvalidUse
-from flowmark_otel.fold import fold_span, fold_starts
+from flowmark_otel.fold import fold_rest, fold_starts
 from flowmark_otel.model import (
     Diagnostic,
-    Envelope,
-    Refused,
     Sink,
     Span as RecordedSpan,
     event_id,
 )
 
-# Every span pays for this call: one frame less where the API still has what it wraps.
-_current: Final = getattr(getattr(otel, "_RUNTIME_CONTEXT", None), "get_current", otel.get_current)
+_current: Final = current_context()
 _KEPT: Final = frozenset((*START_KEYS, names.RECORD_TYPE))
 _SHUTDOWN_SECONDS: Final = 5.0
 
@@ -73,15 +70,15 @@ class FlowmarkSpanProcessor(SpanProcessor):
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         """Settle identity, and send the start of what can no longer become another (E1)."""
         try:
+            context = _current() if parent_context is None else parent_context
             try:
                 bounded: Any = span._attributes  # noqa: SLF001  the public view is too slow here
                 held: Any = bounded._dict  # noqa: SLF001  the same
             except AttributeError:  # an SDK that keeps its attributes in another way
                 held = tuple(span.attributes or ())
-            context = _current() if parent_context is None else parent_context
             # Whoever gives an identity gives a run id; baggage is looked into where it is allowed.
             if (
-                (not says_nothing(held) and is_marked(held))
+                (held and not says_nothing(held) and is_marked(held))
                 or RUN_ID_KEY in context
                 or self._accept_baggage
             ):
@@ -102,7 +99,7 @@ class FlowmarkSpanProcessor(SpanProcessor):
                 held = tuple(span.attributes or ())
                 dropped = 1
             # A span that lost attributes may be ours although no key of ours is left on it.
-            if dropped or (not says_nothing(held) and is_marked(held)):
+            if dropped or (held and not says_nothing(held) and is_marked(held)):
                 self._end(span)
         except InvalidUse:
             raise
@@ -138,8 +135,11 @@ class FlowmarkSpanProcessor(SpanProcessor):
         settled = settle(starts)
         if settled.name is not None:
             # Spans are renamed: what the early start calls the operation, the span has to carry.
-            kept.update(_write(span, {names.OPERATION_NAME: settled.name}))
-            starts = fold_starts(record._replace(attributes={**attributes, **kept}))
+            written = _write(span, {names.OPERATION_NAME: settled.name})
+            kept.update(written)
+            starts = named(starts, settled.name, written[names.OPERATION_NAME]) or fold_starts(
+                record._replace(attributes={**attributes, **kept})
+            )
         opened = Opened(kept, settled.frozen, settled.sent)
         if journal.open(key, span, opened) and opened.sent:
             journal.sink.put(starts, view.attributes)
@@ -151,19 +151,18 @@ class FlowmarkSpanProcessor(SpanProcessor):
             return  # another processor of the same sink was first
         opened = journal.close(key)
         view = self._view_of(span)
-        events: list[Envelope | Refused] = []
+        sent = opened.sent if opened else NOTHING
+        recorded = False
         try:
             attributes = attributes_of(span)
             changed = restore(attributes, opened.kept, opened.frozen) if opened else []
             record = read_span(span, attributes, view.service_name)
-            events = fold_span(record)
+            events, same = fold_rest(record, sent)
+            recorded = bool(events or (sent and same))
         finally:
-            journal.settle(key, recorded=bool(events))
-        if opened is not None and opened.sent:
-            folded = {start_of(event) for event in events}
-            events = [event for event in events if start_of(event) not in opened.sent]
-            if not opened.sent <= folded:
-                changed.append(names.RECORD_TYPE)
+            journal.settle(key, recorded=recorded)
+        if not same:
+            changed.append(names.RECORD_TYPE)
         if events:
             journal.sink.put(events, view.attributes)
         if opened is not None and changed:
@@ -218,6 +217,7 @@ class FlowmarkSpanProcessor(SpanProcessor):
 
 def _write(span: Span, values: Mapping[str, str]) -> dict[str, object]:
     """Write on a span; what it carries of it then, which a length limit may have cut."""
-    span.set_attributes(values)
-    carried = span.attributes or {}
+    for key, value in values.items():
+        span.set_attribute(key, value)  # costs a third of setting them together
+    carried = held_by(span) or {}
     return {key: carried.get(key, value) for key, value in values.items()}

@@ -44,9 +44,15 @@ def span_key(context: Any) -> int:  # noqa: ANN401  a span context, of whatever 
 
 def attributes_of(span: ReadableSpan) -> dict[str, object]:
     """The attributes that folding reads, in order, values of exact built-in types."""
-    held: Any = span._attributes  # noqa: SLF001  the public view costs more than the rest
-    held = getattr(held, "_dict", held)  # the SDK's bounded mapping iterates in Python
+    held = held_by(span)
     return _read(held.items()) if held else {}
+
+
+def held_by(span: ReadableSpan) -> Mapping[str, Any]:
+    """All attributes of a span, not to be changed."""
+    held: Any = span._attributes  # noqa: SLF001  the public view costs more than the rest
+    found: Mapping[str, Any] = getattr(held, "_dict", held)  # the bounded one reads in Python
+    return found
 
 
 def read_span(span: ReadableSpan, attributes: dict[str, object], service_name: object) -> Span:

@@ -119,10 +119,20 @@ class FlowmarkClient:
         provider = self._provider()
         wired = self._wired
         if wired is None or wired.provider is not provider:
-            attach(provider, accept_baggage=self._accepts_baggage, sampling=False)
-            tracer = provider.get_tracer(names.SCOPE, installed_version())
-            wired = self._wired = Wired(provider, tracer, _resource(provider))
+            try:
+                wired = self._wired_with(provider)
+            except Exception as error:  # noqa: BLE001 - somebody else's provider, or none at all
+                fault = f"tracer_provider: {type(provider).__name__} raised {type(error).__name__}"
+                message = f"{fault}; recorded with a private one"
+                self.sink.diagnose(Diagnostic(names.DIAGNOSTIC_CONFIGURATION, message))
+                wired = self._wired_with(self._own_provider())._replace(provider=provider)
+            self._wired = wired
         return wired
+
+    def _wired_with(self, provider: trace.TracerProvider) -> Wired:
+        attach(provider, accept_baggage=self._accepts_baggage, sampling=False)
+        tracer = provider.get_tracer(names.SCOPE, installed_version())
+        return Wired(provider, tracer, _resource(provider))
 
 
 def _resource(provider: object) -> Mapping[str, object]:

@@ -90,6 +90,8 @@ _DESTINATION: Final = (
 )
 """Settings that say where to send and how to be known there: never mixed between families."""
 
+_PAIR: Final = ("client_certificate", "client_key")
+
 _FROM_OTEL: Final = {
     "endpoint": "ENDPOINT",
     "headers": "HEADERS",
@@ -107,8 +109,9 @@ def client_options(
 ) -> tuple[ClientOptions, list[str]]:
     """The client's settings, and every fault found, each naming where its value came from.
 
-    An application is not stopped by a wrong setting: it stands at its default. If it is one that
-    says where to send, all of those do, so that no key goes to an address it is not for.
+    An application is not stopped by a wrong setting: it stands at its default. If it is the
+    endpoint, all that says how to be known there does too, so that no key goes to an address it is
+    not for.
     ``FLOWMARK_SERVE_*`` is not the client's.
     """
     serve = ServeOptions.prefix
@@ -118,12 +121,14 @@ def client_options(
     if "endpoint" not in values and "endpoint" not in faults and values.get("endpoint_from_otel"):
         values, faults, more = _other_family(values, environ)
         found += more
-    if any(name in faults for name in _DESTINATION):
+    if "endpoint" in faults:
+        alone = "no key, header or certificate is used without it"
+        found = [f"{each}; {alone}" if each == faults["endpoint"] else each for each in found]
         values = {name: value for name, value in values.items() if name not in _DESTINATION}
     between = ClientOptions(**values).faults()
     if between:
         found += between
-        values = {name: value for name, value in values.items() if name not in _DESTINATION}
+        values = {name: value for name, value in values.items() if name not in _PAIR}
     if values.get("protocol") == GRPC:
         values.setdefault("endpoint", _DEFAULT_GRPC)
     return ClientOptions(**values), found

@@ -6,7 +6,7 @@ event ids and digests out, any number of times.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from flowmark_otel import names
@@ -40,23 +40,33 @@ def fold_span(span: Span) -> list[Envelope | Refused]:
     Empty if the span is neither run nor operation. A refused event has no item position: the
     caller knows it.
     """
+    return fold_rest(span, ())[0]
+
+
+def fold_rest(span: Span, sent: Collection[str]) -> tuple[list[Envelope | Refused], bool]:
+    """The events of a finished span but the starts that were sent, and whether it still has those.
+
+    ``sent``: those starts, as parts of event ids (E1). Otherwise as ``fold_span``.
+    """
     evidence = evidence_of(span)
     if evidence is None:
-        return []
+        return [], not sent
     if evidence.unusable:
-        return [Refused(names.INVALID, evidence.unusable)]
+        return [Refused(names.INVALID, evidence.unusable)], not sent
     folding = _Folding(span, evidence)
     out: list[Envelope | Refused] = []
-    if evidence.is_run:
+    run_sent, operation_sent = names.PART_RUN_START in sent, names.PART_OPERATION_START in sent
+    if evidence.is_run and not run_sent:
         out.append(folding.run_start())
     if evidence.is_operation:
-        out.append(folding.operation_start())
+        if not operation_sent:
+            out.append(folding.operation_start())
         if span.events:
             out.extend(fold_observed(span, folding.operation_base(), folding.identity_faults()))
         out.append(folding.operation_end())
     if evidence.ends_run:
         out.append(folding.run_end())
-    return out
+    return out, run_sent <= evidence.is_run and operation_sent <= evidence.is_operation
 
 
 def fold_starts(span: Span) -> list[Envelope | Refused]:

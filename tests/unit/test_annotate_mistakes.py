@@ -344,6 +344,17 @@ def test_attributes_at_creation() -> None:
     assert given[names.ATTEMPT_IDEMPOTENCY_KEY] == key
 
 
+@pytest.mark.parametrize("span", [None, 5, "span"])
+def test_annotating_what_is_no_span(span: object) -> None:
+    """Contract, section 6: what is no span is told and counted, and raises nothing."""
+    with recorder("captured") as made:
+        flowmark.annotate(wrong(span), attempt=Attempt("g", 1))
+        flowmark.annotate(wrong(span))
+    assert [refused.message for refused in made.sink.refused] == [
+        f"span is a {type(span).__name__}; give the span to annotate"
+    ] * 2
+
+
 def test_a_wrong_annotation_is_left_out() -> None:
     """Contract, section 6: a wrong annotation is counted `invalid`, the right ones stay."""
     with recorder() as made:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import given, strategies as st
 from opentelemetry.context import Context
 from opentelemetry.trace import Span, StatusCode
@@ -14,7 +15,7 @@ from flowmark_otel.annotate.context import with_identity
 from flowmark_otel.capture.freeze import START_KEYS
 from flowmark_otel.fold import digest
 from flowmark_otel.model import Envelope, Refused
-from tests.support.capturing import as_exported, capturing
+from tests.support.capturing import PAIR, as_exported, capturing
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
 NUMBER = st.integers(-(2**63), 2**63 - 1)
@@ -145,4 +146,18 @@ def test_a_difference_is_always_reported(
         if start is not None and end is not start:
             carried = {key: end.attributes.get(key) for key in START_KEYS}
             assert {key: start.attributes.get(key) for key in START_KEYS} == carried
+    kept.sink.check()
+
+
+@pytest.mark.parametrize("name", ["push", "", " ", " " * 200 + "x", "x" * 300, "a\0b", "é" * 300])
+@pytest.mark.parametrize("run", [True, False])
+def test_a_defaulted_name_is_folded_as_it_is_written(name: str, *, run: bool) -> None:
+    """A8: a name that an early start defaults to folds as the next party finds it on the span."""
+    kept = capturing()
+    attributes = PAIR | (
+        {"flowmark.retry_of.workflow.name": "w", "flowmark.retry_of.run.id": "r"} if run else {}
+    )
+    kept.tracer.start_span(name, attributes=attributes).end()
+    assert seen(kept.sink.events) == seen(as_exported(kept.exporter.get_finished_spans()))
+    assert not any(event.characters_replaced for event in kept.sink.envelopes)
     kept.sink.check()

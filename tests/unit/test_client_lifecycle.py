@@ -146,6 +146,29 @@ def test_processor_and_exporter_record_once(monkeypatch: pytest.MonkeyPatch) -> 
     given.shutdown()
 
 
+class Broken(trace.TracerProvider):
+    """A provider that makes no tracers."""
+
+    def get_tracer(self, *_: Any, **__: Any) -> trace.Tracer:
+        """Fail."""
+        msg = "no tracer today"
+        raise RuntimeError(msg)
+
+
+@pytest.mark.parametrize("provider", [Broken(), "nonsense"])
+def test_a_provider_that_fails_is_reported_and_replaced(provider: Any) -> None:
+    """Contract, section 6: a wrong provider raises nothing; a private one records."""
+    transport = RecordingTransport()
+    told: list[Diagnostic] = []
+    flowmark.configure(transport=transport, tracer_provider=provider, on_diagnostic=told.append)
+    flow = flowmark.workflow("w")
+    assert flow.call("o", int, "3", attempt=Attempt("g", 1)) == 3
+    flow.done()
+    flowmark.flush()
+    assert len(transport.events) == 4
+    assert [one.code for one in told] == ["configuration"]
+
+
 def test_flush_says_what_was_not_acknowledged() -> None:
     """A22: flush raises DeliveryError with what was not acknowledged and why, once."""
     bare = Answer(200, b"", {"content-type": "application/x-protobuf"})

@@ -129,8 +129,16 @@ def test_a_wrong_setting_is_a_fault_and_its_default_stands(name: str, value: str
     [fault] = faults
     assert variable in fault or "go together" in fault
     assert "hunter2" not in fault
-    kept = name in {"PROTOCOL", "TIMEOUT", "COMPRESSION", "BAGGAGE", "STRICT", "ENPOINT"}
+    assert ("no key, header or certificate" in fault) == (name == "ENDPOINT")
+    kept = name not in {"ENDPOINT", "API_KEY"}
     assert found == (ClientOptions(api_key="fmk_a_b") if kept else ClientOptions())
+
+
+@pytest.mark.parametrize("name", ["HEADERS", "CERTIFICATE", "CLIENT_KEY"])
+def test_a_wrong_header_does_not_send_elsewhere(name: str) -> None:
+    """Contract, section 6: only a wrong endpoint falls back to the default one."""
+    found, _ = client_options({}, {"FLOWMARK_ENDPOINT": "http://a:1", f"FLOWMARK_{name}": "x"})
+    assert found == ClientOptions(endpoint="http://a:1")
 
 
 def test_settings_of_serve_are_not_the_clients() -> None:
