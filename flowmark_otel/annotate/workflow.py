@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import random
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -61,7 +62,7 @@ class Workflow(Generic[ResultT]):
         unknown: Mapping[str, object],
     ) -> None:
         found = client()
-        own_id: object = str(uuid.uuid4()) if run_id is None else run_id
+        own_id: object = _new_run_id() if run_id is None else run_id
         self._identity = identity_fields(name, own_id)
         self._ref = RunRef(_shown(name), _shown(own_id))
         fields = run_fields(self._identity, retry_of, *legacy)
@@ -271,3 +272,12 @@ def workflow(
 def _shown(value: object) -> str:
     """A name or id that can be shown and referred to, also where it broke its rule."""
     return clean_default(value if isinstance(value, str) else str(value))[0]
+
+
+def _new_run_id() -> str:
+    """A new UUID (A13), from the generator that spans' ids come from.
+
+    ``uuid4`` asks the system each time, which gives up the interpreter lock: a thread that starts
+    many runs then keeps the others waiting. The generator starts anew in a forked child.
+    """
+    return str(uuid.UUID(int=random.getrandbits(128), version=4))
