@@ -7,6 +7,7 @@ until what it recorded was answered for: ``flush`` speaks for all of them.
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import sys
 import threading
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
 
 EXIT_SECONDS: Final = 5.0
 """How long the end of the interpreter waits for what is still queued."""
+
+_log = logging.getLogger("flowmark_otel")
 
 _MOST_NAMED: Final = 100
 
@@ -147,19 +150,22 @@ def flush(timeout: float = 30.0) -> None:
 
 
 def shutdown(timeout: float = 30.0) -> None:
-    """As ``flush``, and end the client: what is recorded from now on is dropped, and counted."""
+    """As ``flush``, and end the client: what is recorded from now on is dropped, and counted.
+
+    What dead processes left in the spool is delivered too while ``timeout`` lasts; none of it
+    makes this raise (E1).
+    """
     deadline = _deadline(timeout)
     _drain_sources(deadline)
     _each(lambda client: client.delivery.shutdown(deadline()))
 
 
 def try_flush(timeout: float) -> bool:
-    """As ``flush``, but False where that raises."""
-    try:
-        flush(timeout)
-    except DeliveryError:
-        return False
-    return True
+    """As ``flush``, but False where that raises; what it judged is said at exit again."""
+    deadline = _deadline(timeout)
+    _drain_sources(deadline)
+    judged = [client.delivery.try_flush(deadline()) for client in _clients()]  # each of them
+    return all(judged)
 
 
 @contextmanager
@@ -243,9 +249,17 @@ def _drain_sources(left: Callable[[], float]) -> None:
 
 
 def _at_exit() -> None:
-    """Flush, in bounded time; nothing is closed, since others may still hand over at their exit."""
+    """Flush, in bounded time, and say what was lost: nobody else will (A22).
+
+    Nothing is closed, since others may still hand over at their exit.
+    """
     with suppress(Exception):
-        try_flush(EXIT_SECONDS)
+        deadline = _deadline(EXIT_SECONDS)
+        try:
+            _drain_sources(deadline)
+            _each(lambda client: client.delivery.finish(deadline()))
+        except DeliveryError as error:
+            _log.warning("at exit: %s", error)
 
 
 def _finish_with_multiprocessing() -> None:

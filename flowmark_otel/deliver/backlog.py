@@ -28,7 +28,10 @@ class Recorded(NamedTuple):
 
 
 class Handout(Protocol):
-    """A batch of one resource, in the order recorded, that the backlog still keeps."""
+    """A batch of one resource, in the order recorded, that the backlog still keeps.
+
+    Either this process recorded all of it, or others did.
+    """
 
     @property
     def events(self) -> Sequence[Recorded]:
@@ -83,6 +86,10 @@ class Backlog(Protocol):
 
     def waiting(self) -> int:
         """How many events wait, without those handed out; cheap, may be an estimate."""
+        ...
+
+    def inherited(self) -> bool:
+        """Whether anything that dead processes left behind is not done; looks for more of it."""
         ...
 
     def in_memory(self) -> int:
@@ -148,6 +155,10 @@ class Queue:
     def waiting(self) -> int:
         """How many events wait."""
         return len(self._events)
+
+    def inherited(self) -> bool:
+        """Memory ends with its process."""
+        return False
 
     def in_memory(self) -> int:
         """All of it."""

@@ -24,6 +24,15 @@ class Window(NamedTuple):
     named: tuple[Unacknowledged, ...]
 
 
+def joined(windows: Sequence[Window]) -> Window:
+    """What all of these tell."""
+    failed: Counter[Key] = Counter()
+    for window in windows:
+        failed.update(window.failed)
+    named = [each for window in windows for each in window.named]
+    return Window(sum(window.settled for window in windows), failed, tuple(named[:MAX_NAMED]))
+
+
 class Ledger:
     """Counts of one process; ``pending`` is what the state of events not yet settled is called.
 
@@ -68,13 +77,10 @@ class Ledger:
                 self._recorded += 1
                 self._fail(1, (event_id,), state, reason, message)
 
-    def settle(
-        self, states: Mapping[str, int], failures: Sequence[Unacknowledged], adopted: int
-    ) -> None:
+    def settle(self, states: Mapping[str, int], failures: Sequence[Unacknowledged]) -> None:
         """Events that were handed out have their final state.
 
-        ``states`` counts those acknowledged. ``adopted`` of all these were recorded by another
-        process: they enter the counts here. Nothing is settled twice: after ``give_up`` an
+        ``states`` counts those acknowledged. Nothing is settled twice: after ``give_up`` an
         answer comes too late.
         """
         with self._changed:
@@ -85,8 +91,23 @@ class Ledger:
                 self._since += count
             for failure in failures:
                 self._fail(1, (failure.event_id,), failure.state, failure.reason, failure.message)
-            self._recorded += adopted
-            self._finished += sum(states.values()) + len(failures) - adopted
+            self._finished += sum(states.values()) + len(failures)
+            self._changed.notify_all()
+
+    def inherit(self, states: Mapping[str, int], failures: Sequence[Unacknowledged]) -> None:
+        """As ``settle``, for events that another process recorded and left behind.
+
+        They enter the counts here, with their final state, and no flush judges them: none of this
+        process waits for them.
+        """
+        with self._changed:
+            if self._ended:
+                return
+            for state, count in states.items():
+                self._settled[state, ""] += count
+            for failure in failures:
+                self._settled[failure.state, failure.reason] += 1
+            self._recorded += sum(states.values()) + len(failures)
             self._changed.notify_all()
 
     def shut(self) -> bool:
@@ -129,6 +150,11 @@ class Ledger:
 
         with self._changed:
             return self._changed.wait_for(settled, timeout)
+
+    def wait_for_any(self, timeout: float) -> None:
+        """Wait until anything else is settled, or for so long."""
+        with self._changed:
+            self._changed.wait(timeout)
 
     def snapshot(self, in_memory: int = 0) -> tuple[int, dict[Key, int]]:
         """What was recorded, and the counts by state and reason, which add up to it.

@@ -14,7 +14,7 @@ from flowmark_otel.clock import Clock, SystemClock
 from flowmark_otel.config.client import ClientOptions
 from flowmark_otel.deliver import forks
 from flowmark_otel.deliver.backlog import Backlog, Queue
-from flowmark_otel.deliver.counts import MAX_NAMED, Ledger
+from flowmark_otel.deliver.counts import MAX_NAMED, Ledger, Window, joined
 from flowmark_otel.deliver.pace import Flags, Pace, Progress
 from flowmark_otel.deliver.reporter import OnDiagnostic, Reporter
 from flowmark_otel.deliver.transport import Transport
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from flowmark_otel.deliver.spool import Spool
 
 FLUSH_SECONDS: Final = 30.0
+
+_LOOK_SECONDS: Final = 0.05
+"""How soon is noticed that nothing is left of what others left behind."""
 
 _JOIN_SECONDS: Final = 0.5
 """How long ``shutdown`` waits beyond its timeout for a thread that is about to end."""
@@ -78,6 +81,8 @@ class Delivery:
         self._ledger = Ledger(self._backlog.state)
         self._flags = Flags(self._clock, self._pace)
         self._progress = Progress()
+        self._unheard: list[Window] = []  # what ``try_flush`` judged, of which no error spoke
+        self._ended_at = 0  # how many had entered when the interpreter's end was last judged
 
     def _new_backlog(self, pace: Pace) -> Backlog:
         """A spool where there is a folder for it, else the queue in memory."""
@@ -165,19 +170,48 @@ class Delivery:
 
     def try_flush(self, timeout: float = FLUSH_SECONDS) -> bool:
         """As ``flush``, but False where that would raise."""
-        return not self._flush(timeout).failed
+        entered = self._ledger.entered()
+        self._settle(entered, self._clock.monotonic() + timeout)
+        left, window = self._judged(entered)
+        if window.failed:
+            self._unheard = [joined([*self._unheard, window])]
+        return not (left or window.failed)
+
+    def finish(self, timeout: float) -> None:
+        """As ``flush``, at the end of the interpreter: the last chance to say what was lost.
+
+        Speaks too of what only a ``try_flush`` judged, and not again of what waited at an earlier
+        ``shutdown`` or ``finish``. Then goes on, within ``timeout`` seconds, with what dead
+        processes left behind. Nothing is closed.
+        """
+        entered = self._ledger.entered()
+        deadline = self._clock.monotonic() + timeout
+        if not self._closed and entered != self._ended_at:
+            self._settle(entered, deadline)
+        if not self._closed:
+            self._settle_inherited(deadline)
+        known = self._closed or entered == self._ended_at
+        self._ended_at = entered
+        unheard, self._unheard = self._unheard, []
+        left, window = self._judged(0 if known else entered)
+        found = self._told(left, joined([*unheard, window]))
+        if found.failed:
+            raise DeliveryError(found.message, found.named, found.failed)
 
     def shutdown(self, timeout: float = FLUSH_SECONDS) -> None:
         """Flush, then end the thread and close the transport; raises as ``flush`` does.
 
-        What is recorded from now on is dropped, and what a queue in memory could not deliver
-        within ``timeout`` seconds is given up. Can be called again.
+        What dead processes left behind is delivered too, for as long as ``timeout`` seconds last;
+        none of that makes it raise. What is recorded from now on is dropped, and what a queue in
+        memory could not deliver within that time is given up. Can be called again.
         """
         first = self._ledger.shut()
         if first:
-            self._settle(self._ledger.entered(), self._clock.monotonic() + timeout)
+            deadline = self._clock.monotonic() + timeout
+            self._settle(self._ledger.entered(), deadline)
+            self._settle_inherited(deadline)
             self._end()
-        found = self._told(self._ledger.entered())
+        found = self._told(*self._judged(self._ledger.entered()))
         if first:
             self._let_go()
         if found.failed:
@@ -262,7 +296,7 @@ class Delivery:
     def _flush(self, timeout: float) -> Truth:
         entered = self._ledger.entered()
         self._settle(entered, self._clock.monotonic() + timeout)
-        return self._told(entered)
+        return self._told(*self._judged(entered))
 
     def _settle(self, entered: int, deadline: float) -> None:
         """Wait until the first ``entered`` events are settled, or for the deadline."""
@@ -279,13 +313,35 @@ class Delivery:
         finally:
             self._flags.flush(-1)
 
-    def _told(self, entered: int) -> Truth:
-        """What is true now of the events since the flush before."""
+    def _settle_inherited(self, deadline: float) -> None:
+        """Wait until nothing is left of what dead processes left, or for the deadline."""
+        if self._thread is threading.current_thread() or not self._backlog.inherited():
+            return
+        left = SystemClock()  # waits in real time, whatever clock the deadline is of
+        end = left.monotonic() + max(deadline - self._clock.monotonic(), 0.0)
+        self._flags.flush(1)
+        try:
+            if not self._start():
+                self._new_sender().run_until(lambda: not self._backlog.inherited(), deadline)
+                return
+            while self._backlog.inherited() and left.monotonic() < end:
+                self._flags.wake(0)
+                self._ledger.wait_for_any(min(_LOOK_SECONDS, max(end - left.monotonic(), 0.0)))
+        finally:
+            self._flags.flush(-1)
+
+    def _judged(self, entered: int) -> tuple[int, Window]:
+        """How many of these still wait, and what was settled since the flush before."""
         self._reporter.drain()
+        # In this order: what is settled in between is told twice rather than never.
         left = self._ledger.left_of(entered)
+        return left, self._ledger.take_window()
+
+    def _told(self, left: int, window: Window) -> Truth:
+        """What is true now of the events since the flush before."""
         ids = self._backlog.ids(min(left, MAX_NAMED)) if left else []
-        pending = (self._backlog.state, self._progress.trouble, left)
-        return truth_of(self._ledger.take_window(), pending, ids)
+        reason = self._progress.trouble or names.REASON_TIMEOUT
+        return truth_of(window, (self._backlog.state, reason, left), ids)
 
     def _end(self) -> None:
         """Halt the thread, and give up what would be lost with it."""

@@ -117,8 +117,8 @@ class Sender:
         lost = [part[each.position] for each in judgement.failures if _is_lost(each)]
         handout.set_aside(lost)
         handout.done(part)
-        adopted = sum(each.adopted for each in recorded)
-        self._ledger.settle(judgement.states, failures, adopted)
+        settle = self._ledger.inherit if recorded[0].adopted else self._ledger.settle
+        settle(judgement.states, failures)
         self._courier.progress.tried = 0
 
 

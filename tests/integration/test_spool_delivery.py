@@ -64,6 +64,19 @@ def test_a_killed_process_is_delivered_by_the_next(tmp_path: Path) -> None:
     assert segments(path) == []
 
 
+def test_what_others_left_makes_no_shutdown_raise(tmp_path: Path) -> None:
+    """E1: inherited events that are not acknowledged are counted, and are no failure of ours."""
+    path = tmp_path / "spool"
+    recorded = killed_after(path, "record_attempts", 1, 40)
+    served = options(tmp_path / "s.db", without=(names.CAPABILITY,))
+    with running(served) as backend, spooled(backend, path) as next_:
+        next_.shutdown(30)
+        [(state, reason)] = next_.counts()
+        assert (state, reason) == (names.UNACKNOWLEDGED, names.REASON_UNACKNOWLEDGED)
+        assert next_.recorded() >= len(recorded)
+    assert segments(path) == []
+
+
 def test_what_a_server_does_not_acknowledge_waits_for_an_operator(tmp_path: Path) -> None:
     """A22: without a receipt attempts are unacknowledged, kept aside, and not sent again."""
     path = tmp_path / "spool"

@@ -67,14 +67,15 @@ class Recording(RuleBasedStateMachine):
     @precondition(lambda self: self.pending)
     @rule(taken=SOME, lost=SOME, adopted=st.integers(0, 3))
     def settle(self, taken: int, lost: int, adopted: int) -> None:
-        """A batch is judged, events of dead processes among it."""
+        """A batch is judged, and one of a dead process, which no flush tells of."""
         own = min(taken + lost, self.pending)
         lost = min(lost, own)
-        taken = own - lost + adopted
-        self.ledger.settle({names.STORED: taken}, failing(lost), adopted)
+        taken = own - lost
+        self.ledger.settle({names.STORED: taken}, failing(lost))
+        self.ledger.inherit({names.STORED: adopted}, failing(adopted))
         if not self.ended:
-            self.expected[names.STORED, ""] += taken
-            self.expected[names.CONFLICT, "rejected"] += lost
+            self.expected[names.STORED, ""] += taken + adopted
+            self.expected[names.CONFLICT, "rejected"] += lost + adopted
             self.pending -= own
             self.since += taken + lost
 
@@ -130,7 +131,7 @@ def test_the_sum_holds_while_threads_record() -> None:
     def record() -> None:
         for _ in range(2000):
             ledger.enter(2)
-            ledger.settle({names.STORED: 1}, failing(1), 0)
+            ledger.settle({names.STORED: 1}, failing(1))
 
     looking = threading.Thread(target=look)
     recording = [threading.Thread(target=record) for _ in range(3)]
@@ -152,8 +153,8 @@ def test_a_hundred_are_named_and_all_are_counted() -> None:
     ledger = Ledger(names.QUEUED)
     ledger.enter(400)
     many = [Unacknowledged(f"op-{n}", names.CONFLICT, "rejected", "differs") for n in range(150)]
-    ledger.settle({names.STORED: 100}, many, 0)
-    ledger.settle({}, [Unacknowledged("op-x", "unacknowledged", "timeout", "late")], 0)
+    ledger.settle({names.STORED: 100}, many)
+    ledger.settle({}, [Unacknowledged("op-x", "unacknowledged", "timeout", "late")])
     window = ledger.take_window()
     assert len(window.named) == MAX_NAMED
     found = truth_of(window, (names.QUEUED, "unavailable", 149), ["op-y"])

@@ -78,6 +78,7 @@ class SpoolBacklog:
         self._encoded: tuple[Mapping[str, object], bytes] | None = None
         self._decoded: dict[bytes, Mapping[str, object]] = {}
         self._adopted_next = False
+        self._adopted_out = False  # set before anything leaves the shelf: see ``inherited``
         # Owned by the one thread that takes; appended to by those that record.
         self._memory: deque[_Held] = deque()
         self._taken = 0
@@ -116,8 +117,14 @@ class SpoolBacklog:
         """The oldest events of one resource: of this process and of dead ones in turns."""
         self._adopted_next = not self._adopted_next
         if self._adopted_next:
-            return self._take_spooled(limit, adopted=True) or self._take_own(limit)
-        return self._take_own(limit) or self._take_spooled(limit, adopted=True)
+            return self._take_adopted(limit) or self._take_own(limit)
+        return self._take_own(limit) or self._take_adopted(limit)
+
+    def _take_adopted(self, limit: int) -> SpoolHandout | None:
+        self._adopted_out = True
+        handout = self._take_spooled(limit, adopted=True)
+        self._adopted_out = handout is not None
+        return handout
 
     def _take_own(self, limit: int) -> SpoolHandout | None:
         if not self._memory:
@@ -201,6 +208,10 @@ class SpoolBacklog:
             self._decoded[part] = found
         return found
 
+    def adopted_done(self) -> None:
+        """What was handed out of others' events is done, or waits again."""
+        self._adopted_out = False
+
     def put_back(self, records: Sequence[Record], held: Sequence[_Held]) -> None:
         """Let what a handout still has wait again, in front."""
         self.spool.shelf.again(records)
@@ -213,6 +224,12 @@ class SpoolBacklog:
         shelf = self.spool.shelf
         spooled = shelf.waiting(adopted=False) + shelf.waiting(adopted=True)
         return len(self._memory) - (-spooled // _TYPICAL_BYTES)
+
+    def inherited(self) -> bool:
+        """Whether anything that dead processes left behind is not done; looks for more of it."""
+        shelf = self.spool.shelf
+        # In this order: a batch is out before it stops waiting.
+        return shelf.waiting(adopted=True) > 0 or self._adopted_out or shelf.adopt()
 
     def in_memory(self) -> int:
         """How many events wait that only memory has: they are queued rather than spooled."""
@@ -259,6 +276,8 @@ class SpoolHandout:
     def done(self, positions: Iterable[int]) -> None:
         """Remove the events at these positions for good."""
         self._backlog.spool.shelf.settle(self._settled(positions))
+        if not self._left:
+            self._let_go()
 
     def set_aside(self, positions: Iterable[int]) -> None:
         """Remove events that were not acknowledged, and keep them for an operator to replay."""
@@ -273,6 +292,11 @@ class SpoolHandout:
             [self._records[each] for each in left if self._records],
             [self._held[each] for each in left if self._held],
         )
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self.events[0].adopted:
+            self._backlog.adopted_done()
 
     def _settled(self, positions: Iterable[int]) -> list[Record]:
         settled = sorted(self._left.intersection(positions))
