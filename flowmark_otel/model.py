@@ -193,7 +193,6 @@ class Refused(NamedTuple):
     message: str
     event_id: str = ""
     item: int = -1
-    envelope: Envelope | None = None
 
 
 def event_id(trace_id: bytes, span_id: bytes, part: str) -> str:

@@ -185,9 +185,8 @@ def _attempt(values: tuple[Value | None, ...]) -> _Attempt:
 def _refusal(
     item: int, sender: int, refused: Refused, payload: Mapping[str, object] | None
 ) -> Refusal:
-    kept = payload if refused.envelope is None else refused.envelope.attributes
     # Escaped to ASCII: what was refused may hold what is no text at all.
-    attributes = None if kept is None else json.dumps(kept, sort_keys=True).encode()
+    attributes = None if payload is None else json.dumps(payload, sort_keys=True).encode()
     message = _clean(refused.message)[:MAX_REJECTION_MESSAGE]
     event_id = _clean(refused.event_id)
     told = f"{refused.code}\0{event_id}\0{message}".encode()

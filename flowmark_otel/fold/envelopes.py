@@ -7,7 +7,6 @@ event ids and digests out, any number of times.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Final
 
 from flowmark_otel import names
 from flowmark_otel.fold.observed import fold_observed
@@ -19,19 +18,16 @@ from flowmark_otel.fold.redact import (
 )
 from flowmark_otel.model import Envelope, Refused, Span, Value, event_id
 from flowmark_otel.validate import (
+    CARRIED_BY,
     MAX_INT64,
     SELF_REFERENCE,
     Evidence,
-    Scope,
     clean_default,
     evidence_of,
     rule_of,
     self_reference,
     shown_key,
 )
-
-_OPERATION_KEYS: Final = (names.OPERATION_NAME, names.OPERATION_ID, *names.ATTEMPT_START_KEYS)
-_RUN_KEYS: Final = names.RUN_START_KEYS
 
 
 def fold_span(span: Span) -> list[Envelope | Refused]:
@@ -148,10 +144,9 @@ class _Folding:
 
     def operation_start(self) -> Envelope | Refused:
         """The start of the operation: start fields and nothing else."""
-        if self.broken:
-            fault = self._scoped_faults(Scope.IDENTITY, Scope.OPERATION)
-            if fault:
-                return self._refused(names.PART_OPERATION_START, fault)
+        refused = self._refusal(names.PART_OPERATION_START)
+        if refused is not None:
+            return refused
         return self._envelope(
             names.OPERATION_STARTED,
             names.PART_OPERATION_START,
@@ -161,12 +156,9 @@ class _Folding:
 
     def operation_end(self) -> Envelope | Refused:
         """The end of the operation: the same start fields, and how it ended."""
-        if self.broken:
-            fault = self._scoped_faults(
-                Scope.IDENTITY, Scope.OPERATION, Scope.OPERATION_END, Scope.END
-            )
-            if fault:
-                return self._refused(names.PART_OPERATION_END, fault)
+        refused = self._refusal(names.PART_OPERATION_END)
+        if refused is not None:
+            return refused
         attributes = self._operation_fields().copy()
         time_read = self.values.get(names.ATTEMPT_TIME_READ)
         if time_read is not None:
@@ -176,10 +168,9 @@ class _Folding:
 
     def run_start(self) -> Envelope | Refused:
         """The start of the run."""
-        if self.broken:
-            fault = self._scoped_faults(Scope.IDENTITY, Scope.RUN)
-            if fault:
-                return self._refused(names.PART_RUN_START, fault)
+        refused = self._refusal(names.PART_RUN_START)
+        if refused is not None:
+            return refused
         return self._envelope(
             names.RUN_STARTED,
             names.PART_RUN_START,
@@ -189,10 +180,9 @@ class _Folding:
 
     def run_end(self) -> Envelope | Refused:
         """The end of the run: the same start fields, outcome and result."""
-        if self.broken:
-            fault = self._scoped_faults(Scope.IDENTITY, Scope.RUN, Scope.RUN_END, Scope.END)
-            if fault:
-                return self._refused(names.PART_RUN_END, fault)
+        refused = self._refusal(names.PART_RUN_END)
+        if refused is not None:
+            return refused
         attributes = self._run_fields()
         for key, value in self.values.items():
             if key == names.RUN_OUTCOME:
@@ -219,7 +209,7 @@ class _Folding:
             names.WORKFLOW_NAME: values[names.WORKFLOW_NAME],
             names.RUN_ID: values[names.RUN_ID],
         }
-        for key in _RUN_KEYS:
+        for key in names.RUN_START_KEYS:
             if key in values:
                 attributes[key] = values[key]
         defaulted = [key for key in self.defaulted if key in names.IDENTITY_KEYS]
@@ -267,19 +257,23 @@ class _Folding:
             self.replaced,
         )
 
-    def _scoped_faults(self, *scopes: Scope) -> str:
-        return self._faults(
+    def _refusal(self, part: str) -> Refused | None:
+        """The event refused, if a key that it carries breaks its rule."""
+        if not self.broken:
+            return None
+        scopes = CARRIED_BY[part]
+        fault = self._faults(
             key
             for key in self.broken
             if (rule := rule_of(key)) is not None and rule.scope in scopes
         )
+        if not fault:
+            return None
+        span = self.span
+        return Refused(names.INVALID, fault, event_id(span.trace_id, span.span_id, part))
 
     def _faults(self, keys: Iterable[str]) -> str:
         return "; ".join(f"{shown_key(key)} {self.broken[key]}" for key in sorted(keys))
-
-    def _refused(self, part: str, message: str) -> Refused:
-        span = self.span
-        return Refused(names.INVALID, message, event_id(span.trace_id, span.span_id, part))
 
 
 def error_type_of(span: Span) -> tuple[str, bool]:

@@ -20,6 +20,7 @@ from flowmark_otel.fold.redact import (
 from flowmark_otel.model import Envelope, LogRecord, Refused, Value, event_id
 from flowmark_otel.validate import (
     ATTEMPT_PAIR,
+    CARRIED_BY,
     DURATION_CHECK,
     RETRY_OF_PAIR,
     SELF_REFERENCE,
@@ -43,22 +44,17 @@ class _Kind(NamedTuple):
     is_end: bool
 
 
-_START_RUN: Final = frozenset((Scope.IDENTITY, Scope.RUN))
-_START_OP: Final = frozenset((Scope.IDENTITY, Scope.OPERATION))
-_END_RUN: Final = _START_RUN | {Scope.RUN_END, Scope.END}
-_END_OP: Final = _START_OP | {Scope.OPERATION_END, Scope.END}
 _OF_RUN: Final = names.IDENTITY_KEYS
 _OF_OP: Final = (*names.IDENTITY_KEYS, names.OPERATION_NAME, names.OPERATION_ID)
 
+_ENDS: Final = (names.PART_RUN_END, names.PART_OPERATION_END)
+_RUNS: Final = (names.PART_RUN_START, names.PART_RUN_END)
+
 _KINDS: Final[dict[str, _Kind]] = {
-    names.RUN_STARTED: _Kind(_START_RUN, _OF_RUN, is_end=False),
-    names.RUN_COMPLETED: _Kind(_END_RUN, _OF_RUN, is_end=True),
-    names.RUN_FAILED: _Kind(_END_RUN, _OF_RUN, is_end=True),
-    names.OPERATION_STARTED: _Kind(_START_OP, _OF_OP, is_end=False),
-    names.OPERATION_COMPLETED: _Kind(_END_OP, _OF_OP, is_end=True),
-    names.OPERATION_FAILED: _Kind(_END_OP, _OF_OP, is_end=True),
-    names.ATTEMPT_OBSERVED: _Kind(_START_OP, _OF_OP, is_end=False),
+    event: _Kind(CARRIED_BY[part], _OF_RUN if part in _RUNS else _OF_OP, is_end=part in _ENDS)
+    for event, part in names.PART_OF_EVENT.items()
 }
+_KINDS[names.ATTEMPT_OBSERVED] = _KINDS[names.OPERATION_STARTED]
 
 _CAN_BE_DEFAULTED: Final = frozenset((*_OF_OP, names.ERROR_CODE))
 

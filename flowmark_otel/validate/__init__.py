@@ -14,6 +14,7 @@ from flowmark_otel.validate.evidence import (
     unknown_keys,
 )
 from flowmark_otel.validate.rules import (
+    CARRIED_BY,
     DURATION_CHECK,
     MAX_INT64,
     OBSERVED_RULES,
@@ -30,6 +31,7 @@ from flowmark_otel.validate.rules import (
 
 __all__ = [
     "ATTEMPT_PAIR",
+    "CARRIED_BY",
     "DURATION_CHECK",
     "MAX_INT64",
     "OBSERVED_RULES",

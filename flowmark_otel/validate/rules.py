@@ -49,6 +49,17 @@ class Scope(Enum):
     TYPE = "type"  # none: it settles what the span is
 
 
+_RUN_START: Final = frozenset((Scope.IDENTITY, Scope.RUN))
+_OPERATION_START: Final = frozenset((Scope.IDENTITY, Scope.OPERATION))
+
+CARRIED_BY: Final[dict[str, frozenset[Scope]]] = {
+    names.PART_RUN_START: _RUN_START,
+    names.PART_RUN_END: _RUN_START | {Scope.RUN_END, Scope.END},
+    names.PART_OPERATION_START: _OPERATION_START,
+    names.PART_OPERATION_END: _OPERATION_START | {Scope.OPERATION_END, Scope.END},
+}
+"""Which keys an event carries, by its part: a broken one makes exactly these events invalid."""
+
 MAKES_OPERATION: Final = 1
 MAKES_RUN: Final = 2
 ENDS_RUN: Final = 4
