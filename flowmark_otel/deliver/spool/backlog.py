@@ -227,9 +227,12 @@ class SpoolBacklog:
 
     def inherited(self) -> bool:
         """Whether anything that dead processes left behind is not done; looks for more of it."""
-        shelf = self.spool.shelf
+        # The keeper may adopt while this thread waits to look: then it is there, not found here.
+        return self._holds_adopted() or self.spool.shelf.adopt() or self._holds_adopted()
+
+    def _holds_adopted(self) -> bool:
         # In this order: a batch is out before it stops waiting.
-        return shelf.waiting(adopted=True) > 0 or self._adopted_out or shelf.adopt()
+        return self.spool.shelf.waiting(adopted=True) > 0 or self._adopted_out
 
     def in_memory(self) -> int:
         """How many events wait that only memory has: they are queued rather than spooled."""
