@@ -284,12 +284,18 @@ class Sender:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Whom a key stands for: its project, its kind; ``origin`` follows from the kind."""
+    """Whom a key stands for: its project, its kind; ``origin`` follows from the kind.
+
+    ``pages`` are the web origins from which a browser key may send, ``events_per_minute`` what it
+    may send; empty and None for other kinds.
+    """
 
     project_id: int
     project: str
     kind: str
     key_id: str = ""
+    pages: tuple[str, ...] = ()
+    events_per_minute: int | None = None
 
     @property
     def origin(self) -> str:

@@ -119,6 +119,8 @@ FLAG_CHARACTERS_REPLACED: Final = "characters_replaced"
 
 ORIGIN_SERVER: Final = "server"
 ORIGIN_BROWSER: Final = "browser"
+BROWSER_PREFIX: Final = "browser."
+"""What a workflow is called under that a browser key sent (A20)."""
 
 KEY_INGEST: Final = "ingest"
 KEY_READ: Final = "read"

@@ -11,7 +11,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Final, NamedTuple, final
@@ -122,7 +122,10 @@ class Server:
         self._listeners = Listeners(
             intake,
             Starlette(
-                routes=[*http.routes(intake), *self._reading(store, keys)],
+                routes=[
+                    *http.routes(intake, self._pages(keys)),
+                    *self._reading(store, keys),
+                ],
                 exception_handlers={HTTPException: http.no_such_route},
             ),
             grpc_address=options.grpc,
@@ -138,6 +141,10 @@ class Server:
         missing = await asyncio.to_thread(keys.missing)
         ingest_key, read_key = made or (None, None)
         return Started(self.grpc_address, self.http_address, ingest_key, read_key, missing)
+
+    def _pages(self, keys: Keys) -> Callable[[], Collection[str]] | None:
+        """The origins of pages that may send; none where keys are not looked at."""
+        return None if self._options.insecure_no_auth else keys.page_origins
 
     def _reading(self, store: Store, keys: Keys) -> list[BaseRoute]:
         """Health, API and pages: all that is not OTLP."""

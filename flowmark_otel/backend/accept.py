@@ -9,7 +9,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 from flowmark_otel import names
-from flowmark_otel.backend.keys import Keys, bearer
+from flowmark_otel.backend.browsers import Quota
+from flowmark_otel.backend.keys import SENDING_KINDS, Keys, bearer
 from flowmark_otel.backend.payload import payload_of
 from flowmark_otel.backend.status import states
 from flowmark_otel.backend.store import Arrival, Batch, Store, Verdict
@@ -22,6 +23,7 @@ from flowmark_otel.model import (
     Principal,
     Receipt,
     Refused,
+    Rejection,
     Resource,
     Sender,
     Span,
@@ -35,7 +37,7 @@ SECONDS_PER_EVENT: Final = 0.0005
 each time for its size."""
 _THREADS: Final = 2
 _MAX_SENDER_TEXT: Final = 200
-_SENDING_KINDS: Final = frozenset((names.KEY_INGEST,))
+_OVER: Final = "the browser key has sent its events of this minute; send fewer"
 _BAD: Final = re.compile("[\0\ud800-\udfff]")
 
 
@@ -56,6 +58,7 @@ class Acceptor:
     ) -> None:
         self._store = store
         self._keys = keys
+        self._quota = Quota(store.clock)
         self._capabilities = tuple(capabilities)
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="flowmark-accept")
         self._anyone: Principal | None = None
@@ -68,7 +71,7 @@ class Acceptor:
         if self._anyone is not None:
             return self._anyone
         principal = self._keys.authenticate(bearer(authorization))
-        if principal.kind not in _SENDING_KINDS:
+        if principal.kind not in SENDING_KINDS:
             msg = f"a key of kind {principal.kind} may not send; use one of kind ingest"
             raise Forbidden(msg)
         return principal
@@ -97,6 +100,8 @@ class Acceptor:
             except asyncio.TimeoutError as error:
                 msg = "the store did not answer in time"
                 raise Unavailable(msg) from error
+        if read.over:
+            verdict = _with_limited(verdict, read.over)
         return self._reply(signal, encoding, verdict, bare=read.bare)
 
     def capabilities(self) -> tuple[tuple[str, ...], str]:
@@ -144,11 +149,16 @@ class Acceptor:
                 if isinstance(event, Refused) and not isinstance(record, Refused):
                     payload = payload_of(record.attributes)
                 arrivals.append(Arrival(position, sender, event, payload))
+        over: list[Arrival] = []
+        if principal.events_per_minute is not None:
+            ends = [end for end in range(1, len(arrivals) + 1) if _ends_item(arrivals, end)]
+            taken = self._quota.take(principal.key_id, principal.events_per_minute, ends)
+            arrivals, over = arrivals[:taken], arrivals[taken:]
         submitted = None
         if arrivals:
             batch = Batch(principal.project_id, principal.origin, arrivals)
             submitted = self._store.submit(batch)
-        return _Read(submitted, len(arrivals), max(request.items - annotated, 0))
+        return _Read(submitted, len(arrivals), max(request.items - annotated, 0), over)
 
     def _reply(self, signal: Signal, encoding: Encoding, verdict: Verdict, *, bare: int) -> Reply:
         rejected = len(verdict.rejections)
@@ -175,14 +185,35 @@ class Acceptor:
 
 
 class _Read(NamedTuple):
-    """A request that was read: its events on their way, and how many items had none."""
+    """A request that was read: its events on their way, and how many items had none.
+
+    ``over``: what is over a browser key's quota. It is told its sender and not kept: a quota that
+    is spent by writing bounds nothing.
+    """
 
     submitted: Future[Verdict] | None
     events: int
     bare: int
+    over: Sequence[Arrival]
 
 
 _NOTHING: Final = Verdict(0, 0, [], 0)
+
+
+def _ends_item(arrivals: Sequence[Arrival], end: int) -> bool:
+    return end == len(arrivals) or arrivals[end].item != arrivals[end - 1].item
+
+
+def _with_limited(verdict: Verdict, over: Sequence[Arrival]) -> Verdict:
+    """The verdict of a request of which some items were over the quota."""
+    rejections = [
+        Rejection(item.event.event_id, names.LIMIT, _OVER, -1 if item.event.event_id else item.item)
+        for item in over
+    ]
+    return verdict._replace(
+        rejections=[*verdict.rejections, *rejections],
+        rejected_items=verdict.rejected_items + len({item.item for item in over}),
+    )
 
 
 def _fold_span(record: Span | LogRecord) -> Sequence[Envelope | Refused]:

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import orjson
 
 from flowmark_otel import names
+from flowmark_otel.backend.browsers import qualified
 from flowmark_otel.backend.times import wrap_time
 from flowmark_otel.model import Envelope, Refused, Rejection, Sender, Value, run_key
 
@@ -111,6 +112,7 @@ def prepare(batch: Batch) -> Prepared:
     number = 0
     run_keys: dict[tuple[str, str], bytes] = {}
     attempts: dict[tuple[Value | None, ...], _Attempt] = {}
+    browser = origin == names.ORIGIN_BROWSER
     events: list[Claim | Refusal] = []
     cost = 0
     for item, sender, event, payload in arrivals:
@@ -126,6 +128,8 @@ def prepare(batch: Batch) -> Prepared:
         attributes: dict[str, Any] = event.attributes
         part = event.part
         run = (attributes[names.WORKFLOW_NAME], attributes[names.RUN_ID])
+        if browser:
+            run = (qualified(origin, run[0]), run[1])
         key = run_keys.get(run)
         if key is None:
             key = run_keys[run] = run_key(project_id, origin, *run)

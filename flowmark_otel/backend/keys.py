@@ -8,6 +8,7 @@ a key revoked by another process is refused within that time, and one revoked he
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import re
@@ -15,6 +16,7 @@ import secrets
 import sqlite3
 import string
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -22,14 +24,15 @@ from sqlalchemy import RowMapping, bindparam, insert, select, update
 from sqlalchemy.sql.expression import Executable
 
 from flowmark_otel import names
+from flowmark_otel.backend.browsers import pages_of, publishable
 from flowmark_otel.backend.store import Store, schema
 from flowmark_otel.backend.store.reading import snapshot
 from flowmark_otel.backend.store.statements import execute
 from flowmark_otel.errors import Unauthenticated, Unavailable
 from flowmark_otel.model import MAX_NAME, Principal, check_text
 
-KINDS: Final = (names.KEY_INGEST, names.KEY_READ, names.KEY_ADMIN)
-SENDING_KINDS: Final = frozenset((names.KEY_INGEST,))
+KINDS: Final = (names.KEY_INGEST, names.KEY_READ, names.KEY_ADMIN, names.KEY_BROWSER)
+SENDING_KINDS: Final = frozenset((names.KEY_INGEST, names.KEY_BROWSER))
 READING_KINDS: Final = frozenset((names.KEY_READ, names.KEY_ADMIN))
 REMEMBERED_SECONDS: Final = 2.0
 
@@ -47,7 +50,10 @@ _NO_HASH: Final = bytes(32)
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key as it may be shown: never its secret; times in epoch nanoseconds."""
+    """A key as it may be shown: never its secret; times in epoch nanoseconds.
+
+    ``pages`` and ``events_per_minute`` are those of a browser key.
+    """
 
     key_id: str
     project: str
@@ -56,6 +62,8 @@ class Key:
     expires_at: int | None
     revoked_at: int | None
     last_used_at: int | None
+    pages: tuple[str, ...] = ()
+    events_per_minute: int | None = None
 
 
 class _Remembered(NamedTuple):
@@ -75,6 +83,8 @@ class Keys:
         self._store = store
         self._clock = store.clock
         self._remembered: dict[str, _Remembered] = {}
+        self._page_origins: frozenset[str] = frozenset()
+        self._pages_read_at: float | None = None  # monotonic seconds
         self._used: dict[str, int] = {}  # epoch nanoseconds of the last note, by key id
 
     def ensure_project(self, name: str) -> int:
@@ -87,16 +97,26 @@ class Keys:
 
         return self._store.write(job).result(_WRITE_SECONDS)
 
-    def create(self, project: str, kind: str, expires_at: int | None = None) -> tuple[str, str]:
+    def create(
+        self,
+        project: str,
+        kind: str,
+        expires_at: int | None = None,
+        *,
+        pages: Sequence[str] = (),
+        events_per_minute: int | None = None,
+    ) -> tuple[str, str]:
         """Make a key: its id, and the token that is shown this once.
 
-        ``expires_at`` in epoch nanoseconds. Raises ValueError for a kind that does not exist, and
-        for a project's name that cannot be used.
+        ``expires_at`` in epoch nanoseconds. ``pages``: the origins of web pages, which a browser
+        key needs and no other takes; ``events_per_minute`` likewise, by default
+        ``EVENTS_PER_MINUTE``. Raises ValueError for what cannot be.
         """
         check_project(project)
         if kind not in KINDS:
             msg = f"kind must be one of {', '.join(KINDS)}, found {kind!r}"
             raise ValueError(msg)
+        limits = publishable(kind, pages, events_per_minute)
         key_id = "".join(secrets.choice(_ID_ALPHABET) for _ in range(_ID_LENGTH))
         secret = secrets.token_hex(_SECRET_BYTES)
         now = self._clock.now_ns()
@@ -111,13 +131,15 @@ class Keys:
                 "expires_at": expires_at,
             }
             execute(connection, insert(schema.keys).values(row))
+            if limits is not None:
+                execute(connection, insert(schema.browser_keys).values(key_id=key_id, **limits))
 
         self._store.write(job).result(_WRITE_SECONDS)
         return key_id, f"{_PREFIX}_{key_id}_{secret}"
 
     def list(self) -> list[Key]:
         """All keys, revoked ones too, oldest first."""
-        keys, projects = schema.keys.c, schema.projects.c
+        keys, projects, browser = schema.keys.c, schema.projects.c, schema.browser_keys.c
         asked = (
             select(
                 keys.id,
@@ -127,12 +149,18 @@ class Keys:
                 keys.expires_at,
                 keys.revoked_at,
                 keys.last_used_at,
+                browser.pages,
+                browser.events_per_minute,
             )
             .join_from(schema.keys, schema.projects)
+            .outerjoin(schema.browser_keys, browser.key_id == keys.id)
             .order_by(keys.created_at, keys.id)
         )
         with snapshot(self._store.engine) as connection:
-            return [Key(*row) for row in connection.execute(asked)]
+            return [
+                Key(*row[:-2], pages_of(row.pages), row.events_per_minute)
+                for row in connection.execute(asked)
+            ]
 
     def first(self, project: str) -> tuple[str, str] | None:
         """An ingest and a read key for a store that nobody used yet; None where somebody did."""
@@ -145,7 +173,8 @@ class Keys:
         """The kinds of key that nobody has, of the two that it takes to send and to read."""
         now = self._clock.now_ns()
         active = {key.kind for key in self.list() if _valid(key.revoked_at, key.expires_at, now)}
-        needed = ((names.KEY_INGEST, SENDING_KINDS), (names.KEY_READ, READING_KINDS))
+        senders = SENDING_KINDS - {names.KEY_BROWSER}  # a page can not stand in for a server
+        needed = ((names.KEY_INGEST, senders), (names.KEY_READ, READING_KINDS))
         return tuple(kind for kind, any_of in needed if not active & any_of)
 
     def revoke(self, key_id: str) -> bool:
@@ -179,7 +208,32 @@ class Keys:
             msg = "the key is unknown, expired or revoked"
             raise Unauthenticated(msg)
         self._note_use(row, now)
-        return Principal(row["project_id"], row["project"], row["kind"], row["id"])
+        return Principal(
+            row["project_id"],
+            row["project"],
+            row["kind"],
+            row["id"],
+            pages_of(row["pages"]),
+            row["events_per_minute"],
+        )
+
+    def page_origins(self) -> frozenset[str]:
+        """The origins of web pages that any valid browser key names; empty where there is none.
+
+        Remembered as keys are; where the store cannot be read what was last known still holds.
+        """
+        now = self._clock.monotonic()
+        if self._pages_read_at is None or now - self._pages_read_at >= REMEMBERED_SECONDS:
+            wall = self._clock.now_ns()
+            with contextlib.suppress(Unavailable), snapshot(self._store.engine) as connection:
+                self._page_origins = frozenset(
+                    page
+                    for pages, revoked_at, expires_at in connection.execute(_PAGES)
+                    if _valid(revoked_at, expires_at, wall)
+                    for page in pages_of(pages)
+                )
+            self._pages_read_at = now
+        return self._page_origins
 
     def _row(self, key_id: str) -> RowMapping | None:
         now = self._clock.monotonic()
@@ -218,10 +272,19 @@ class Keys:
 
 
 _ASKED: Final[Executable] = (
-    select(schema.keys, schema.projects.c.name.label("project"))
+    select(
+        schema.keys,
+        schema.projects.c.name.label("project"),
+        schema.browser_keys.c.pages,
+        schema.browser_keys.c.events_per_minute,
+    )
     .join_from(schema.keys, schema.projects)
+    .outerjoin(schema.browser_keys, schema.browser_keys.c.key_id == schema.keys.c.id)
     .where(schema.keys.c.id == bindparam("key_id"))
 )
+_PAGES: Final[Executable] = select(
+    schema.browser_keys.c.pages, schema.keys.c.revoked_at, schema.keys.c.expires_at
+).join_from(schema.browser_keys, schema.keys)
 
 
 def check_project(name: str) -> None:

@@ -11,6 +11,7 @@ from typing import ClassVar, TypeAlias
 
 from flowmark_otel import names
 from flowmark_otel.backend.batch import Claim, duration_of, text_of
+from flowmark_otel.backend.browsers import qualified
 from flowmark_otel.model import Value, run_key
 
 EventKey: TypeAlias = tuple[int, str, bytes, bytes, str]
@@ -69,7 +70,8 @@ class Run:
     def take_fields(self, attributes: Mapping[str, Value], event: int) -> None:
         """The start fields of an event, replacing all of an earlier one (A14)."""
         self.fields_from = event
-        self.retry_of_workflow = text_of(attributes, names.RETRY_OF_WORKFLOW_NAME)
+        workflow = text_of(attributes, names.RETRY_OF_WORKFLOW_NAME)
+        self.retry_of_workflow = None if workflow is None else qualified(self.origin, workflow)
         self.retry_of_run_id = text_of(attributes, names.RETRY_OF_RUN_ID)
         self.parent_run_id = text_of(attributes, names.PARENT_RUN_ID)
         self.correlation_id = text_of(attributes, names.CORRELATION_ID)

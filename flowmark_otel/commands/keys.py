@@ -10,6 +10,11 @@ from rich.table import Table
 
 from flowmark_otel import names
 from flowmark_otel.backend.accept import INSECURE_PROJECT
+from flowmark_otel.backend.browsers import (
+    EVENTS_PER_MINUTE,
+    MAX_EVENTS_PER_MINUTE,
+    MIN_EVENTS_PER_MINUTE,
+)
 from flowmark_otel.backend.keys import KINDS, Key, Keys, check_project
 from flowmark_otel.backend.store import open_store
 from flowmark_otel.backend.views import rfc3339
@@ -17,6 +22,15 @@ from flowmark_otel.clock import SystemClock
 from flowmark_otel.commands.console import NO, as_json, cell, console, print_json, printable
 from flowmark_otel.commands.database import database, existing, url_of
 from flowmark_otel.commands.moments import moment
+from flowmark_otel.config import web_origin
+
+
+def origin(text: str) -> str:
+    """An origin of web pages, for an option's type."""
+    try:
+        return web_origin(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 @click.group()
@@ -29,21 +43,49 @@ def command() -> None:
 @click.option("--project", metavar="NAME", required=True, help="Made if it is missing.")
 @click.option("--kind", type=click.Choice(KINDS), required=True)
 @click.option("--expires", type=moment, metavar="DATE", help="2027-01-31 or 2027-01-31T12:00:00Z.")
+@click.option(
+    "--origin",
+    "pages",
+    metavar="ORIGIN",
+    multiple=True,
+    type=origin,
+    help="Of a browser key, needed, repeatable: pages from there may send, https://shop.example.",
+)
+@click.option(
+    "--events-per-minute",
+    metavar="N",
+    type=click.IntRange(MIN_EVENTS_PER_MINUTE, MAX_EVENTS_PER_MINUTE),
+    help=f"Of a browser key: more in one minute are refused; {EVENTS_PER_MINUTE} if not given.",
+)
 @as_json
 def create(
-    db: str | None, project: str, kind: str, expires: int | None, *, json_output: bool
+    db: str | None,
+    project: str,
+    kind: str,
+    expires: int | None,
+    pages: tuple[str, ...],
+    events_per_minute: int | None,
+    *,
+    json_output: bool,
 ) -> None:
-    """Make a key; it is shown this once and stored hashed."""
+    """Make a key; it is shown this once and stored hashed.
+
+    A key of kind browser is public, as it stands in a page: it only sends, and what it sends is
+    kept apart and marked as coming from a browser.
+    """
     try:
         check_project(project)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--project") from error
+    _check_pages(kind, pages, events_per_minute)
     if expires is not None and expires <= SystemClock().now_ns():
         msg = f"--expires must lie ahead, found {rfc3339(expires)}"
         raise click.UsageError(msg)
     store = open_store(url_of(db))
     try:
-        key_id, token = Keys(store).create(project, kind, expires)
+        key_id, token = Keys(store).create(
+            project, kind, expires, pages=pages, events_per_minute=events_per_minute
+        )
     finally:
         store.close()
     if json_output:
@@ -54,6 +96,7 @@ def create(
                 "project": project,
                 "kind": kind,
                 "expires_at": _time(expires),
+                "origins": list(pages),
             }
         )
     else:
@@ -76,11 +119,14 @@ def list_keys(db: str | None, *, json_output: bool) -> None:
             f" --project {INSECURE_PROJECT} --kind {names.KEY_INGEST} (or {names.KEY_READ})"
         )
         return
-    table = Table("key id", "project", "kind", "created", "expires", "revoked", "last used")
+    table = Table(
+        "key id", "project", "kind", "created", "expires", "revoked", "last used", "sends from"
+    )
     for key in found:
         times = (key.created_at, key.expires_at, key.revoked_at, key.last_used_at)
         shown = [None if time is None else rfc3339(time)[:19] + "Z" for time in times]
-        table.add_row(*map(cell, (key.key_id, key.project, key.kind, *shown)))
+        pages = " ".join(key.pages)
+        table.add_row(*map(cell, (key.key_id, key.project, key.kind, *shown, pages)))
     console().print(table)
 
 
@@ -102,6 +148,16 @@ def revoke(db: str | None, key_id: str, *, json_output: bool) -> None:
         sys.exit(NO)
 
 
+def _check_pages(kind: str, pages: tuple[str, ...], events_per_minute: int | None) -> None:
+    """Whether what is a browser key's alone is given with one."""
+    if kind == names.KEY_BROWSER and not pages:
+        msg = "--kind browser needs --origin, once for each origin whose pages send with the key"
+        raise click.UsageError(msg)
+    if kind != names.KEY_BROWSER and (pages or events_per_minute is not None):
+        msg = f"--origin and --events-per-minute go with --kind {names.KEY_BROWSER} only"
+        raise click.UsageError(msg)
+
+
 def _time(value: int | None) -> str | None:
     return None if value is None else rfc3339(value)
 
@@ -115,4 +171,6 @@ def _document(key: Key) -> dict[str, object]:
         "expires_at": _time(key.expires_at),
         "revoked_at": _time(key.revoked_at),
         "last_used_at": _time(key.last_used_at),
+        "origins": list(key.pages),
+        "events_per_minute": key.events_per_minute,
     }

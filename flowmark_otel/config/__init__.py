@@ -11,6 +11,7 @@ from flowmark_otel.config.parsers import (
     split_address,
     text,
     trace_template,
+    web_origin,
     whole,
 )
 from flowmark_otel.config.serve import ServeOptions, default_database_url
@@ -44,5 +45,6 @@ __all__ = [
     "split_address",
     "text",
     "trace_template",
+    "web_origin",
     "whole",
 ]

@@ -16,6 +16,11 @@ _MAX_PORT: Final = 65535
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _YES: Final = frozenset({"1", "true", "yes", "on"})
 _NO: Final = frozenset({"0", "false", "no", "off", ""})
+_USUAL_PORTS: Final = {"http": "80", "https": "443"}
+_ORIGIN: Final = re.compile(
+    r"(?P<scheme>https?)://(?:[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\])(?::(?P<port>\d{1,5}))?",
+    re.ASCII,
+)
 
 
 def text(value: object) -> str:
@@ -142,6 +147,17 @@ def web_address(value: object) -> str:
         msg = f"must have a port from 1 to {_MAX_PORT}, found {found!r}"
         raise ValueError(msg)
     return found
+
+
+def web_origin(value: object) -> str:
+    """The origin of web pages, as browsers write it: scheme, host, a port that is not usual."""
+    found = str(value).strip().lower()
+    match = _ORIGIN.fullmatch(found)
+    if match is None or int(match["port"] or 1) not in range(1, _MAX_PORT + 1):
+        msg = f"must be an origin without a path, as https://shop.example:8443, found {value!r}"
+        raise ValueError(msg)
+    usual = _USUAL_PORTS[match["scheme"]]
+    return found.removesuffix(f":{usual}") if match["port"] == usual else found
 
 
 def secret(value: object) -> str:

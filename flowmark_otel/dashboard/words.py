@@ -12,6 +12,7 @@ SECOND: Final = 1_000_000_000
 UNKNOWN: Final = "unknown"
 TIME_UNKNOWN: Final = "time unknown"
 NOTHING: Final = "–"
+FROM_BROWSER: Final = "sent by a browser: anybody could have sent it"
 
 VERDICTS: Final = {
     names.VERDICT_FIRST_TRY: "completed at first try",

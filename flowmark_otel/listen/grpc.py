@@ -97,7 +97,7 @@ class _Services:
         }
 
     async def _export(self, context: _Context, signal: Signal) -> bytes:
-        principal = self._intake.authenticate(_values(context, "authorization"))
+        principal = self._intake.authenticate_export(_values(context, "authorization"), [])
         body = await self._message(context)
         user_agent = next(iter(_values(context, "user-agent")), None)
         reply = await self._intake.accept(signal, Encoding.PROTOBUF, body, principal, user_agent)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Final
 
 from starlette.applications import Starlette
@@ -19,6 +19,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 
 from flowmark_otel.errors import Unparsable, UnsupportedMedia
+from flowmark_otel.listen.cors import PagesMaySend
 from flowmark_otel.listen.intake import MAX_STATUS_BYTES, Intake, Refusal, refusal
 from flowmark_otel.listen.protocol import Encoding, Reply, Signal
 from flowmark_otel.wire.outcome import ANSWERS, UNAVAILABLE, Answer
@@ -37,8 +38,11 @@ _DISCARD_SECONDS: Final = 10.0
 _Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-def routes(intake: Intake) -> list[BaseRoute]:
-    """What a Starlette application mounts to take OTLP under ``/v1``."""
+def routes(intake: Intake, pages: Callable[[], Collection[str]] | None = None) -> list[BaseRoute]:
+    """What a Starlette application mounts to take OTLP under ``/v1``.
+
+    ``pages``: the origins whose pages may send; without it no page of another origin may.
+    """
     doors = _Doors(intake)
     app = Starlette(
         routes=[
@@ -50,7 +54,7 @@ def routes(intake: Intake) -> list[BaseRoute]:
         exception_handlers={HTTPException: no_such_route},
     )
     app.router.redirect_slashes = False
-    return [Mount("/v1", app=app)]
+    return [Mount("/v1", app=app if pages is None else PagesMaySend(app, pages))]
 
 
 async def no_such_route(request: Request, error: Exception) -> Response:
@@ -100,7 +104,9 @@ class _Doors:
             return _refuse(request, refused, {})
 
     async def _export(self, request: Request, signal: Signal) -> Response:
-        principal = self._intake.authenticate(request.headers.getlist("authorization"))
+        principal = self._intake.authenticate_export(
+            request.headers.getlist("authorization"), request.headers.getlist("origin")
+        )
         encoding = _encoding_of(request)
         if encoding is None:
             msg = "the content type must be application/x-protobuf or application/json"

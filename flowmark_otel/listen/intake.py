@@ -67,6 +67,19 @@ class Intake:
             raise Unauthenticated(msg)
         return self.accepting.authenticate(authorizations[0] if authorizations else None)
 
+    def authenticate_export(self, authorizations: list[str], origins: list[str]) -> Principal:
+        """Who sends; ``origins`` are the values of the ``origin`` header.
+
+        Raises Forbidden where a browser key comes from anywhere but a page it names (A20).
+        """
+        principal = self.authenticate(authorizations)
+        if principal.kind == names.KEY_BROWSER and (
+            len(origins) != 1 or origins[0] not in principal.pages
+        ):
+            msg = "a browser key may send only from pages of the origins it was made for"
+            raise Forbidden(msg)
+        return principal
+
     def authenticate_query(self, authorizations: list[str]) -> Principal:
         """Who asks for capabilities or status; closed to browser keys (contract, section 4)."""
         principal = self.authenticate(authorizations)

@@ -289,6 +289,17 @@ def test_keys_on_the_store(serving: Serving) -> None:
         if key["key_id"] == made["key_id"]
     ]
     assert revoked["revoked_at"] is not None
+    browser = cli(
+        *("keys", "create", "--project", "other", "--kind", "browser", "--db", serving.url),
+        *("--origin", "https://shop.example:443", "--origin", "http://localhost:8080"),
+    )
+    [listed] = [
+        key
+        for key in cli("keys", "list", "--db", serving.url)["items"]
+        if key["key_id"] == browser["key_id"]
+    ]
+    assert listed["origins"] == ["https://shop.example", "http://localhost:8080"]
+    assert listed["events_per_minute"] == 6000
     unknown = invoke("keys", "revoke", "nobody", "--db", serving.url)
     assert unknown.exit_code == 1
     assert "no key 'nobody'" in unknown.stdout

@@ -22,6 +22,15 @@ from tests.support.commands import cli, invoke
             ("keys", "create", "--project", "p", "--kind", "read", "--expires", "2001-01-01"),
             "ahead",
         ),
+        (("keys", "create", "--project", "p", "--kind", "browser"), "needs --origin"),
+        (
+            ("keys", "create", "--project", "p", "--kind", "read", "--origin", "https://a.example"),
+            "with --kind browser only",
+        ),
+        (
+            ("keys", "create", "--project", "p", "--kind", "browser", "--origin", "a.example/b"),
+            "an origin without a path",
+        ),
         (("export", "--since", "yesterday"), "90d, 12h or 30m"),
         (("export", "--since", "2999-01-01"), "from 1970 to 2261"),
         (("export", "--format", "xml"), "jsonl"),

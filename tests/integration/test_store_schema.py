@@ -9,14 +9,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, insert
 
 from flowmark_otel.backend.store import migrate, open_store, schema, tables
-from flowmark_otel.backend.store.sqlite import connect_writer, engine
+from flowmark_otel.backend.store.sqlite import BACKEND_ID, connect_writer, create_file, engine
 from flowmark_otel.backend.store.statements import Lookup
 from flowmark_otel.errors import ConfigurationError, SchemaMismatch
 
@@ -104,15 +105,32 @@ def test_a_newer_schema_is_refused(tmp_path: Path, *, asked: bool) -> None:
         open_store(url, migrate=asked)
 
 
-def test_an_old_schema_is_refused_unless_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("revision", migrate.REVISIONS[:-1])
+def test_an_old_schema_is_refused_unless_asked(tmp_path: Path, revision: str) -> None:
     """Contract, section 7: an old store is refused, naming the command, and left as it is."""
-    url = at_revision(tmp_path, "0001")
-    monkeypatch.setattr(migrate, "REVISIONS", ("0001", "0002"))
+    path = tmp_path / "store.db"
+    url = f"sqlite:///{path}"
+    made_by(revision, path)
+    before = statements_of(path)
     with pytest.raises(SchemaMismatch, match=rf"flowmark-otel migrate --db {url}$"):
         open_store(url)
+    assert statements_of(path) == before
     open_store(url, migrate=True).close()
+    open_store(f"sqlite:///{tmp_path}/new.db").close()
+    assert statements_of(path) == statements_of(tmp_path / "new.db")
+
+
+def made_by(revision: str, path: Path) -> None:
+    """Make a store as the version with that revision made it."""
+    config = Config()
+    config.set_main_option("script_location", str(Path(migrate.__file__).with_name("migrations")))
+    create_file(path)
+    opened = engine(path, read_only=False)
+    with opened.connect() as connection, connection.begin():
+        config.attributes["connection"] = connection
+        command.upgrade(config, revision)
+        connection.execute(insert(schema.meta).values(name=BACKEND_ID, value="a" * 32))
+    opened.dispose()
 
 
 def at_revision(tmp_path: Path, revision: str) -> str:

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Select, and_, case, func, select, tuple_
 
 from flowmark_otel import names
 from flowmark_otel.backend import views
+from flowmark_otel.backend.browsers import qualified
 from flowmark_otel.backend.read import cursor, filters, render
 from flowmark_otel.backend.read.errors import NotFound
 from flowmark_otel.backend.read.evidence import DbRow, belongs, run_events
@@ -123,7 +124,10 @@ def views_of(
                 error=render.error(end),
                 ends=tuple(map(render.run_end, state.ends)),
                 retry_of=views.RetryOf(
-                    target.workflow, target.run_id, key is not None, key.hex() if key else None
+                    qualified(row.origin, target.workflow),
+                    target.run_id,
+                    key is not None,
+                    key.hex() if key else None,
                 )
                 if target
                 else None,

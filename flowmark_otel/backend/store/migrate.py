@@ -16,7 +16,7 @@ from flowmark_otel.backend.store import schema
 from flowmark_otel.backend.store.sqlite import BACKEND_ID, engine
 from flowmark_otel.errors import SchemaMismatch
 
-REVISIONS: Final = ("0001",)
+REVISIONS: Final = ("0001", "0002")
 """All revisions, oldest first; the last is this version's. A test compares the scripts."""
 
 _SCRIPTS: Final = Path(__file__).with_name("migrations")

@@ -29,6 +29,7 @@ from sqlalchemy import (
 from flowmark_otel.backend.times import unwrap_time, wrap_time
 
 __all__ = [
+    "browser_keys",
     "events",
     "keys",
     "meta",
@@ -73,6 +74,15 @@ keys = Table(
     Column("revoked_at", BigInteger),
     Column("last_used_at", BigInteger),
 )
+
+browser_keys = Table(
+    "browser_keys",
+    metadata,
+    Column("key_id", ForeignKey("keys.id"), primary_key=True),
+    Column("pages", String, nullable=False),  # origins of web pages, joined by spaces
+    Column("events_per_minute", Integer, nullable=False),
+)
+"""What a key of kind ``browser`` has beside a row of ``keys``."""
 
 senders = Table(
     "senders",

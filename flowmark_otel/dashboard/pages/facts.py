@@ -59,7 +59,7 @@ def own_facts(run: RunView) -> tuple[Fact, ...]:
     if run.correlation_id:
         facts.append(Fact("Correlation", run.correlation_id, code=True))
     if run.origin == names.ORIGIN_BROWSER:
-        facts.append(Fact("Origin", "a browser: anybody could have sent it"))
+        facts.append(Fact("Origin", words.FROM_BROWSER))
     facts += [Fact("Note", words.FLAGS[flag]) for flag in run.flags]
     if run.defaulted:
         facts.append(Fact("By default", ", ".join(run.defaulted), code=True))

@@ -151,6 +151,8 @@ def _row(run: views.RunView, groups: views.Page[views.GroupView]) -> RunRow:
         notes.append(f"{words.several(rest, 'more group')}")
     if not groups.items and run.counts.occurrences:
         notes.append(words.several(run.counts.occurrences, "ordinary occurrence"))
+    if run.origin == names.ORIGIN_BROWSER:
+        notes.append(words.FROM_BROWSER)
     references = facts.references(run)
     results = facts.result(list(run.result.items())[:_RESULTS])
     return RunRow(
