@@ -27,6 +27,7 @@ from flowmark_otel.backend import api
 from flowmark_otel.backend.accept import INSECURE_PROJECT, Acceptor
 from flowmark_otel.backend.keys import Keys, bearer
 from flowmark_otel.backend.read import Reader
+from flowmark_otel.backend.sessions import Sessions
 from flowmark_otel.backend.store import Store, open_store
 from flowmark_otel.clock import Clock, SystemClock
 from flowmark_otel.config import ServeOptions
@@ -148,13 +149,17 @@ class Server:
 
     def _reading(self, store: Store, keys: Keys) -> list[BaseRoute]:
         """Health, API and pages: all that is not OTLP."""
-        authenticate = _reader_of(keys, insecure=self._options.insecure_no_auth)
+        anyone = _anyone(keys) if self._options.insecure_no_auth else None
+        authenticate = _reader_of(keys, anyone)
+        sessions = Sessions(store, keys)
         reader = Reader(store)
         trace_url = self._options.trace_url
         return [
             *health.routes(lambda: asyncio.to_thread(_readable, store)),
             *api.routes(reader, authenticate),
-            *dashboard.routes(reader, authenticate, trace_url=trace_url, clock=self._clock),
+            *dashboard.routes(
+                reader, sessions, anyone=anyone, trace_url=trace_url, clock=self._clock
+            ),
         ]
 
 
@@ -199,11 +204,15 @@ def _give_up() -> None:
     os._exit(1)
 
 
-def _reader_of(keys: Keys, *, insecure: bool) -> Callable[[str | None], Principal]:
+def _anyone(keys: Keys) -> Principal:
+    """For whom everybody reads where there are no keys."""
+    return Principal(keys.ensure_project(INSECURE_PROJECT), INSECURE_PROJECT, names.KEY_READ)
+
+
+def _reader_of(keys: Keys, anyone: Principal | None) -> Callable[[str | None], Principal]:
     """Who reads, by the value of an ``authorization`` header; the kind of key is its caller's."""
-    if not insecure:
+    if anyone is None:
         return lambda authorization: keys.authenticate(bearer(authorization))
-    anyone = Principal(keys.ensure_project(INSECURE_PROJECT), INSECURE_PROJECT, names.KEY_READ)
     return lambda _authorization: anyone
 
 

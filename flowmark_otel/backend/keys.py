@@ -201,7 +201,13 @@ class Keys:
         key_id, secret = _parse(token)
         row = self._row(key_id)
         known = _NO_HASH if row is None else row["secret_hash"]
-        matches = hmac.compare_digest(known, _hash(secret))
+        return self._admitted(row, matches=hmac.compare_digest(known, _hash(secret)))
+
+    def principal(self, key_id: str) -> Principal:
+        """Whom a key stands for, for a session that was opened with it; raises as above."""
+        return self._admitted(self._row(key_id), matches=True)
+
+    def _admitted(self, row: RowMapping | None, *, matches: bool) -> Principal:
         now = self._clock.now_ns()
         valid = row is not None and _valid(row["revoked_at"], row["expires_at"], now)
         if row is None or not matches or not valid:

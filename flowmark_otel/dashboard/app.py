@@ -1,4 +1,4 @@
-"""The dashboard's routes. Build order: sessions, guard, answers, routes; nothing to shut down."""
+"""The dashboard's routes. Build order: guard, answers, routes; nothing to shut down."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from flowmark_otel.dashboard.guard import Guard, see_other
 from flowmark_otel.dashboard.headers import SecurityHeaders
 from flowmark_otel.dashboard.pages.links import LOGIN, LOGOUT, RUNS
 from flowmark_otel.dashboard.pages.records import Viewer, no_viewer
-from flowmark_otel.dashboard.session import Authenticate, Sessions
-from flowmark_otel.errors import Forbidden, Unauthenticated
+from flowmark_otel.dashboard.session import Sessions
 from flowmark_otel.model import Principal
 
 _STATIC: Final = Path(__file__).parent / "static"
@@ -30,20 +29,18 @@ _HEADERS: Final = [Middleware(SecurityHeaders)]
 
 def routes(
     reader: Reader,
-    authenticate: Authenticate,
+    sessions: Sessions,
     *,
+    anyone: Principal | None = None,
     trace_url: str | None = None,
     clock: Clock | None = None,
 ) -> list[BaseRoute]:
     """The routes of the dashboard (contract, sections 4 and 5).
 
-    ``authenticate``: from the value of an ``authorization`` header, None without one, to whom it
-    stands for; raises Unauthenticated. Where it lets in who has no key, nobody is asked to sign
-    in. ``trace_url``: a trace viewer's address with ``{trace_id}`` and ``{span_id}``.
+    ``anyone``: for whom everybody reads, so that nobody is asked to sign in; None where reading
+    takes a key. ``trace_url``: a trace viewer's address with ``{trace_id}`` and ``{span_id}``.
     """
     time = clock or SystemClock()
-    sessions = Sessions(authenticate, time)
-    anyone = _anyone(authenticate)
     guard = Guard(sessions, anyone)
     answers = Answers(reader, guard, time, _viewer(trace_url))
     door = Door(None if anyone else sessions)
@@ -68,14 +65,6 @@ def routes(
 
 def _route(path: str, endpoint: Callable[[Request], Response]) -> Route:
     return Route(path, endpoint, methods=["GET"], middleware=_HEADERS)
-
-
-def _anyone(authenticate: Authenticate) -> Principal | None:
-    """For whom everybody reads, None where that takes a key."""
-    try:
-        return authenticate(None)
-    except (Unauthenticated, Forbidden):
-        return None
 
 
 def _home(_request: Request) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import parse_qs
@@ -53,9 +54,11 @@ class Door:
         except Unavailable:
             page = LoginPage(Frame("Sign in"), onward, _LATER)
             return html(page, HTTPStatus.SERVICE_UNAVAILABLE)
-        self._sessions.close(request.cookies.get(COOKIE))
+        with contextlib.suppress(Unavailable):
+            # A browser keeps one cookie: the session that it parts with ends by itself in time.
+            await run_in_threadpool(self._sessions.close, request.cookies.get(COOKIE))
         response = see_other(onward)
-        set_cookie(response, request, token)
+        set_cookie(response, request, token, self._sessions.lifetime)
         return response
 
     def sign_out(self, request: Request) -> Response:
@@ -64,7 +67,10 @@ class Door:
             return _foreign()
         response = see_other(LOGIN)
         if self._sessions is not None:
-            self._sessions.close(request.cookies.get(COOKIE))
+            try:
+                self._sessions.close(request.cookies.get(COOKIE))
+            except Unavailable:
+                return _still_open()
             drop_cookie(response, request)
         return response
 
@@ -84,6 +90,12 @@ def _foreign() -> Response:
     text = "This was asked by a page of another site."
     page = MessagePage(Frame("Refused"), "Refused", text, Link("All runs", RUNS))
     return html(page, HTTPStatus.FORBIDDEN)
+
+
+def _still_open() -> Response:
+    text = "Not signed out: the store cannot be written now. Try again in a moment."
+    page = MessagePage(Frame("Not to be had now"), "Not to be had now", text, Link("Back", RUNS))
+    return html(page, HTTPStatus.SERVICE_UNAVAILABLE)
 
 
 def _too_large() -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Iterator
 from http import HTTPStatus
@@ -13,11 +14,12 @@ import requests
 from starlette.applications import Starlette
 
 from flowmark_otel import dashboard, names
+from flowmark_otel.backend.keys import Keys
 from flowmark_otel.backend.read import Reader
+from flowmark_otel.backend.sessions import Sessions
 from flowmark_otel.backend.store import Store, open_store
 from flowmark_otel.backend.store.reading import snapshot
-from flowmark_otel.errors import Unauthenticated, Unavailable
-from flowmark_otel.model import Principal
+from flowmark_otel.errors import Unavailable
 from tests.support.server import Running, options, running
 
 KEY = "0" * 32
@@ -79,29 +81,24 @@ def store(tmp_path: Path) -> Iterator[Store]:
     opened.close()
 
 
-async def test_a_session_outlives_keys_that_cannot_be_read(store: Store) -> None:
+async def test_a_session_outlives_keys_that_cannot_be_read(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Fault row 5: while keys cannot be read pages answer 503, then the session goes on."""
-    readable = True
-
-    def authenticate(authorization: str | None) -> Principal:
-        if authorization is None:
-            raise Unauthenticated
-        if not readable:
-            msg = "the store cannot be read now: disk I/O error"
-            raise Unavailable(msg)
-        return Principal(1, "default", names.KEY_READ)
-
-    app = Starlette(routes=dashboard.routes(Reader(store), authenticate))
+    keys = Keys(store)
+    _, key = await asyncio.to_thread(keys.create, "default", names.KEY_READ)
+    app = Starlette(routes=dashboard.routes(Reader(store), Sessions(store, keys)))
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as browser:
         own = {"sec-fetch-site": "same-origin"}
-        await browser.post("/login", data={"key": "k"}, headers=own)
-        readable = False
+        await browser.post("/login", data={"key": key}, headers=own)
+        store.write(lambda c: c.execute("ALTER TABLE keys RENAME TO lost")).result(30)
+        monkeypatch.setattr("flowmark_otel.backend.keys.REMEMBERED_SECONDS", 0)
         for path in ("/runs", "/runs.json"):
             answer = await browser.get(path)
             assert answer.status_code == HTTPStatus.SERVICE_UNAVAILABLE
-            assert "disk I/O error" in answer.text
-        readable = True
+            assert "no such table: keys" in answer.text
+        store.write(lambda c: c.execute("ALTER TABLE lost RENAME TO keys")).result(30)
         assert (await browser.get("/runs")).status_code == HTTPStatus.OK
 
 

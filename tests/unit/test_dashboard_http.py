@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import httpx
 import pytest
+from sqlalchemy import select
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute
 
 from flowmark_otel import dashboard, names
 from flowmark_otel.backend.accept import Acceptor
-from flowmark_otel.backend.keys import Keys, bearer
+from flowmark_otel.backend.keys import Keys
 from flowmark_otel.backend.read import Reader
-from flowmark_otel.backend.store import open_store
+from flowmark_otel.backend.sessions import LIFETIME, Sessions
+from flowmark_otel.backend.store import open_store, schema
 from flowmark_otel.backend.views import jsonable
 from flowmark_otel.clock import SystemClock
 from flowmark_otel.dashboard.headers import HEADERS
-from flowmark_otel.dashboard.session import COOKIE, LIFETIME, Authenticate
+from flowmark_otel.dashboard.session import COOKIE
 from flowmark_otel.errors import Unauthenticated
 from flowmark_otel.listen.protocol import Encoding, Signal
 from flowmark_otel.model import Principal, Span
@@ -30,14 +34,14 @@ HERE = {"sec-fetch-site": "same-origin"}
 
 
 class _Clock(SystemClock):
-    """The machine's clock, and a monotonic one that a test moves."""
+    """The machine's clock, moved by a test."""
 
     def __init__(self) -> None:
-        self.ahead = 0.0
+        self.ahead = 0
 
-    def monotonic(self) -> float:
-        """Seconds, moved by the test."""
-        return super().monotonic() + self.ahead
+    def now_ns(self) -> int:
+        """Epoch nanoseconds, ``ahead`` seconds from now."""
+        return super().now_ns() + self.ahead * 10**9
 
 
 class Browser:
@@ -75,7 +79,8 @@ class Site:
     def __init__(self, path: Path, loop: LoopThread) -> None:
         self.loop = loop
         self.clock = _Clock()
-        self.store = open_store(f"sqlite:///{path}", clock=self.clock)
+        self.url = f"sqlite:///{path}"
+        self.store = open_store(self.url, clock=self.clock)
         self.keys = Keys(self.store)
         self.acceptor = Acceptor(self.store, self.keys)
         self.reader = Reader(self.store)
@@ -83,16 +88,11 @@ class Site:
         _, self.ingest_key = self.keys.create("acme", names.KEY_INGEST)
         self.project_id = self.keys.ensure_project("acme")
 
-    def authenticate(self, authorization: str | None) -> Principal:
-        """By a key of the store."""
-        return self.keys.authenticate(bearer(authorization))
-
-    def client(
-        self, authenticate: Authenticate | None = None, url: str = "http://127.0.0.1"
-    ) -> Browser:
+    def client(self, anyone: Principal | None = None, url: str = "http://127.0.0.1") -> Browser:
         """A browser that has not signed in."""
-        whoever = authenticate or self.authenticate
-        return Browser(self.loop, dashboard.routes(self.reader, whoever, clock=self.clock), url)
+        sessions = Sessions(self.store, self.keys)
+        routes = dashboard.routes(self.reader, sessions, anyone=anyone, clock=self.clock)
+        return Browser(self.loop, routes, url)
 
     def signed_in(self) -> Browser:
         """A browser with a session."""
@@ -336,7 +336,7 @@ def test_where_nobody_needs_a_key_nobody_signs_in(site: Site) -> None:
     """D5: under --insecure-no-auth the pages open at once and offer no sign-out."""
     site.send(_attempt(1))
     anyone = Principal(site.project_id, "acme", names.KEY_READ)
-    client = site.client(lambda _authorization: anyone)
+    client = site.client(anyone)
     text = client.get("/runs").text
     assert "crm.sync" in text
     assert "Sign out" not in text
@@ -365,13 +365,56 @@ def test_large_runs_are_paged(site: Site) -> None:
     assert 50 <= len(found) <= 60
 
 
-def test_a_bad_authenticator_is_no_open_door(site: Site) -> None:
-    """D5: whoever authenticates nobody leaves the pages closed."""
+def test_a_guessed_cookie_is_no_open_door(site: Site) -> None:
+    """D5: a cookie that nobody gave leaves the pages closed."""
+    client = site.client()
+    for guess in ("guessed", "", "session/", "%"):
+        client.cookies.set(COOKIE, guess)
+        assert client.get("/runs").status_code == 303
 
-    def nobody(_authorization: str | None) -> Principal:
-        message = "no such key"
-        raise Unauthenticated(message)
 
-    client = site.client(nobody)
-    client.cookies.set(COOKIE, "guessed")
-    assert client.get("/runs").status_code == 303
+def test_a_session_holds_for_every_process_on_the_store_until_it_ends(site: Site) -> None:
+    """D5: signed in at one process, read at another; signed out at one, out at all."""
+    other_store = open_store(site.url, clock=site.clock)
+    try:
+        other = Sessions(other_store, Keys(other_store))
+        client = site.signed_in()
+        cookie = client.cookies[COOKIE]
+        assert other.principal(cookie).project == "acme"
+        other.close(cookie)
+        assert client.get("/runs").status_code == 303
+    finally:
+        other_store.close()
+
+
+def test_of_too_many_sessions_the_first_to_end_makes_room(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D5: signing in without end fills no store; the store holds neither cookie nor key."""
+    monkeypatch.setattr("flowmark_otel.backend.sessions.MOST", 3)
+    sessions = Sessions(site.store, site.keys)
+    tokens = []
+    for _ in range(5):
+        site.clock.ahead += 1
+        tokens.append(sessions.open(site.read_key))
+    with site.store.engine.connect() as connection:
+        kept = [str(tuple(row)) for row in connection.execute(select(schema.meta))]
+    assert sum("session/" in row for row in kept) == 3
+    assert not any(secret in row for row in kept for secret in (*tokens, site.read_key))
+    for token in tokens[:2]:
+        with pytest.raises(Unauthenticated):
+            sessions.principal(token)
+    assert [sessions.principal(token).kind for token in tokens[2:]] == [names.KEY_READ] * 3
+
+
+def test_what_cannot_be_ended_now_is_not_said_to_have_ended(site: Site) -> None:
+    """Fault row 4: signing out of a store that cannot be written is 503, and the cookie stays."""
+    client = site.signed_in()
+    site.store.write(lambda c: c.execute("PRAGMA busy_timeout = 20")).result(30)
+    with closing(sqlite3.connect(site.store.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        answer = client.post("/logout", headers=HERE)
+    assert answer.status_code == 503
+    assert "set-cookie" not in answer.headers
+    assert client.get("/runs").status_code == 200
+    assert client.post("/logout", headers=HERE).status_code == 303
