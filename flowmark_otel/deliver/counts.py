@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from flowmark_otel import names
@@ -142,14 +142,25 @@ class Ledger:
         with self._changed:
             return max(min(entered, self._entered) - self._finished, 0)
 
-    def wait(self, entered: int, timeout: float) -> bool:
-        """Wait until the first ``entered`` events are settled; False if that takes longer."""
+    def wait(
+        self, entered: int, timeout: float, in_vain: Callable[[], bool] = lambda: False
+    ) -> bool:
+        """Wait until the first ``entered`` events are settled; False if that takes longer.
+
+        It ends too when ``in_vain`` says so, which is asked at each change and each ``look``.
+        """
 
         def settled() -> bool:
             return self._finished >= min(entered, self._entered)
 
         with self._changed:
-            return self._changed.wait_for(settled, timeout)
+            self._changed.wait_for(lambda: settled() or in_vain(), timeout)
+            return settled()
+
+    def look(self) -> None:
+        """Have those that wait look whether it is in vain."""
+        with self._changed:
+            self._changed.notify_all()
 
     def wait_for_any(self, timeout: float) -> None:
         """Wait until anything else is settled, or for so long."""

@@ -40,8 +40,6 @@ class Courier:
         pace: Pace,
         flags: Flags,
         progress: Progress,
-        *,
-        durable: bool,
     ) -> None:
         self._transport = transport
         self._reporter = reporter
@@ -49,7 +47,6 @@ class Courier:
         self._pace = pace
         self._limits = pace.limits
         self._flags = flags
-        self._durable = durable
         self.progress = progress
 
     def carry(self, events: Sequence[Envelope], resource: Mapping[str, object]) -> Judgement | None:
@@ -81,17 +78,10 @@ class Courier:
         while not self._flags.halted():
             number += 1
             self.progress.tried = events
-            # A flush that begins during a try wants another one, of now.
-            last = self._flags.flushing() and not self._durable
+            seen = self._flags.begun()
             timeout = policy.begin(self._clock.monotonic() - began, limits).timeout
             outcome = _asked(transport, body, content_type, self._flags.within(timeout))
-            tried = policy.Try(
-                number,
-                self._clock.monotonic() - began,
-                events,
-                self._pace.jitter(),
-                last=last,
-            )
+            tried = policy.Try(number, self._clock.monotonic() - began, events, self._pace.jitter())
             decision = policy.decide(outcome, tried, limits, self._clock.now_ns())
             if not isinstance(decision, policy.Wait):
                 return decision
@@ -99,6 +89,9 @@ class Courier:
             if number > 1 or decision.paused:  # once can be a connection that went stale
                 self._reporter.condition(decision.reason, decision.detail)
                 self._reporter.drain()
+            if decision.paused:
+                self.progress.refuse(seen)
+                self._flags.wait_no_longer()
             self._flags.rest(decision.seconds, told=decision.told)
         return None
 

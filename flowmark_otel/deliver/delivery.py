@@ -80,7 +80,7 @@ class Delivery:
         self._thread: threading.Thread | None = None
         self._ledger = Ledger(self._backlog.state)
         self._flags = Flags(self._clock, self._pace)
-        self._progress = Progress()
+        self._progress = Progress(self._ledger.look)
         self._unheard: list[Window] = []  # what ``try_flush`` judged, of which no error spoke
         self._ended_at = 0  # how many had entered when the interpreter's end was last judged
 
@@ -272,7 +272,6 @@ class Delivery:
             self._pace,
             self._flags,
             self._progress,
-            durable=self._backlog.durable,
         )
         return Sender(self._backlog, courier, self._ledger, self._reporter, self._pace, self._flags)
 
@@ -304,14 +303,12 @@ class Delivery:
             return  # a callback that flushes would wait for itself
         if not (self._backlog.durable or self._ledger.left_of(entered)):
             return
-        self._flags.flush(1)
-        try:
+        with self._flags.flush() as number:
             if self._start():
-                self._ledger.wait(entered, max(deadline - self._clock.monotonic(), 0.0))
+                left = max(deadline - self._clock.monotonic(), 0.0)
+                self._ledger.wait(entered, left, lambda: self._progress.is_refused(number))
             else:
                 self._new_sender().run_until(lambda: not self._ledger.left_of(entered), deadline)
-        finally:
-            self._flags.flush(-1)
 
     def _settle_inherited(self, deadline: float) -> None:
         """Wait until nothing is left of what dead processes left, or for the deadline."""
@@ -319,16 +316,15 @@ class Delivery:
             return
         left = SystemClock()  # waits in real time, whatever clock the deadline is of
         end = left.monotonic() + max(deadline - self._clock.monotonic(), 0.0)
-        self._flags.flush(1)
-        try:
+        with self._flags.flush() as number:
             if not self._start():
                 self._new_sender().run_until(lambda: not self._backlog.inherited(), deadline)
                 return
             while self._backlog.inherited() and left.monotonic() < end:
+                if self._progress.is_refused(number):
+                    return
                 self._flags.wake(0)
                 self._ledger.wait_for_any(min(_LOOK_SECONDS, max(end - left.monotonic(), 0.0)))
-        finally:
-            self._flags.flush(-1)
 
     def _judged(self, entered: int) -> tuple[int, Window]:
         """How many of these still wait, and what was settled since the flush before."""

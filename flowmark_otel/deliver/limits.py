@@ -10,7 +10,8 @@ class Limits(NamedTuple):
 
     ``timeout`` bounds one try, ``budget`` all tries of a batch and the waits between them (None:
     for as long as it takes). Waits grow from ``first_wait`` to ``longest_wait``; a server that
-    asks for more gets at most ``longest_told``.
+    asks for more gets at most ``longest_told``. ``pause`` is the wait where set-up or server is
+    broken; ``broken`` bounds such waits for a server's own faults.
     """
 
     timeout: float = 10.0
@@ -18,4 +19,5 @@ class Limits(NamedTuple):
     longest_wait: float = 10.0
     longest_told: float = 300.0
     pause: float = 30.0
+    broken: float = 300.0
     budget: float | None = 300.0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from flowmark_otel.clock import Clock
@@ -36,9 +37,24 @@ class Progress:
     many of the oldest undelivered events may have arrived.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, look: Callable[[], object]) -> None:
         self.trouble = ""
         self.tried = 0
+        self._look = look
+        self._refused = 0
+
+    def refuse(self, flushes: int) -> None:
+        """A try was met by a fault that waiting will hardly mend.
+
+        ``flushes`` had begun before it: they need not wait for the next one, a later flush wants
+        a try of its own.
+        """
+        self._refused = flushes
+        self._look()
+
+    def is_refused(self, flush: int) -> bool:
+        """Whether a try that began after this flush was met by such a fault."""
+        return self._refused >= flush
 
 
 class Flags:
@@ -53,6 +69,7 @@ class Flags:
         self._flush = Flag()
         self._halt = Flag()
         self._flushes = 0
+        self._begun = 0
         self._deadline: float | None = None
 
     # -- from other threads --------------------------------------------------------------------
@@ -62,14 +79,20 @@ class Flags:
         if waiting >= self._pace.batch:
             self._full.set()
 
-    def flush(self, change: int) -> None:
-        """A flush begins (1) or ends (-1): while one waits, nothing lingers."""
+    @contextmanager
+    def flush(self) -> Iterator[int]:
+        """While a flush waits, nothing lingers; the flushes are numbered from 1."""
         with self._lock:
-            self._flushes += change
-        if change > 0:
-            self._flush.set()
-            self._full.set()
-            self._wake.set()
+            self._flushes += 1
+            self._begun = number = self._begun + 1
+        self._flush.set()
+        self._full.set()
+        self._wake.set()
+        try:
+            yield number
+        finally:
+            with self._lock:
+                self._flushes -= 1
 
     def halt(self) -> None:
         """No further request may begin."""
@@ -88,6 +111,15 @@ class Flags:
         if self._halt.is_set():
             return True
         return self._deadline is not None and self._clock.monotonic() >= self._deadline
+
+    def begun(self) -> int:
+        """The number of the flush that began last."""
+        return self._begun
+
+    def wait_no_longer(self) -> None:
+        """What sends on the thread of one who waits begins nothing more."""
+        if self._deadline is not None:
+            self._deadline = self._clock.monotonic()
 
     def flushing(self) -> bool:
         """Whether anybody waits for all that was recorded."""

@@ -33,11 +33,13 @@ _HTTP_JUDGED: Final = frozenset((_OK, 400, 409))
 _HTTP_AGAIN: Final = frozenset((429, 502, 503, 504))
 _HTTP_KEYS: Final = frozenset((401, 403, 407))
 _HTTP_SET_UP: Final = frozenset((404, 405, 415, 421, 426, 501))
+_HTTP_BROKEN: Final = range(500, 600)
 _OTHER_SUCCESSES: Final = range(201, 300)
 _REDIRECTS: Final = range(300, 400)
 
 # gRPC
 _CANCELLED: Final = 1
+_UNKNOWN: Final = 2
 _INVALID_ARGUMENT: Final = 3
 _DEADLINE_EXCEEDED: Final = 4
 _NOT_FOUND: Final = 5
@@ -47,6 +49,7 @@ _RESOURCE_EXHAUSTED: Final = 8
 _ABORTED: Final = 10
 _OUT_OF_RANGE: Final = 11
 _UNIMPLEMENTED: Final = 12
+_INTERNAL: Final = 13
 _UNAVAILABLE: Final = 14
 _DATA_LOSS: Final = 15
 _UNAUTHENTICATED: Final = 16
@@ -56,6 +59,7 @@ _GRPC_AGAIN: Final = frozenset(
 )
 _GRPC_KEYS: Final = frozenset((_PERMISSION_DENIED, _UNAUTHENTICATED))
 _GRPC_SET_UP: Final = frozenset((_NOT_FOUND, _UNIMPLEMENTED))
+_GRPC_BROKEN: Final = frozenset((_UNKNOWN, _INTERNAL))
 
 
 class Send(NamedTuple):
@@ -67,8 +71,8 @@ class Send(NamedTuple):
 class Wait(NamedTuple):
     """Try again after ``seconds``.
 
-    ``told``: the server named the time, so nothing shortens it. ``paused``: a fault of set-up
-    that waiting will hardly mend.
+    ``told``: the server named the time, so nothing shortens it. ``paused``: a fault of set-up or
+    of the server, which waiting will hardly mend: nobody has to wait for the next try.
     """
 
     seconds: float
@@ -104,15 +108,13 @@ class Try(NamedTuple):
     """One try of a batch.
 
     ``number`` counts from 1; ``elapsed`` are the seconds since the first try began; ``events``
-    are those in the batch; ``jitter`` is from 0 to 1. ``last``: a flush waits for these events and
-    nothing keeps them beyond it.
+    are those in the batch; ``jitter`` is from 0 to 1.
     """
 
     number: int
     elapsed: float
     events: int
     jitter: float
-    last: bool = False
 
 
 def begin(elapsed: float, limits: Limits) -> Send:
@@ -129,18 +131,24 @@ def decide(outcome: Answer | NoAnswer, tried: Try, limits: Limits, now_ns: int) 
     detail = _described(outcome)
     if outcome.grpc:
         return _decide_grpc(outcome, detail, tried, limits)
-    status = outcome.status
-    if status in _HTTP_JUDGED:
-        return _judge_or_halve(outcome, _OK, detail, tried)
-    if status == _TOO_LARGE:
-        return _too_large(detail, tried)
-    if status in _HTTP_AGAIN:
+    if outcome.status in _HTTP_AGAIN:
         asked = retry_after(outcome, now_ns)
         return _again(names.REASON_UNAVAILABLE, detail, asked, tried, limits)
+    return _decide_http(outcome, detail, tried, limits)
+
+
+def _decide_http(answer: Answer, detail: str, tried: Try, limits: Limits) -> Decision:
+    status = answer.status
+    if status in _HTTP_JUDGED:
+        return _judge_or_halve(answer, _OK, detail, tried)
+    if status == _TOO_LARGE:
+        return _too_large(detail, tried)
     if status in _HTTP_KEYS:
-        return _pause(names.REASON_UNAUTHORIZED, detail, tried, limits)
+        return _pause(names.REASON_UNAUTHORIZED, detail, limits)
     if status in _HTTP_SET_UP or status in _REDIRECTS:
-        return _pause(names.REASON_UNAVAILABLE, detail, tried, limits)
+        return _pause(names.REASON_UNAVAILABLE, detail, limits)
+    if status in _HTTP_BROKEN:
+        return _pause_awhile(detail, tried, limits)
     if status in _OTHER_SUCCESSES:  # OTLP's success is 200 alone
         return GiveUp(names.REASON_UNACKNOWLEDGED, detail)
     return GiveUp(names.REASON_UNAVAILABLE, detail)
@@ -158,9 +166,11 @@ def _decide_grpc(answer: Answer, detail: str, tried: Try, limits: Limits) -> Dec
     if code == _RESOURCE_EXHAUSTED:
         return _too_large(detail, tried)
     if code in _GRPC_KEYS:
-        return _pause(names.REASON_UNAUTHORIZED, detail, tried, limits)
+        return _pause(names.REASON_UNAUTHORIZED, detail, limits)
     if code in _GRPC_SET_UP:
-        return _pause(names.REASON_UNAVAILABLE, detail, tried, limits)
+        return _pause(names.REASON_UNAVAILABLE, detail, limits)
+    if code in _GRPC_BROKEN:
+        return _pause_awhile(detail, tried, limits)
     return GiveUp(names.REASON_UNAVAILABLE, detail)
 
 
@@ -187,11 +197,19 @@ def _again(
     return Wait(seconds, reason, detail, told=asked is not None)
 
 
-def _pause(reason: str, detail: str, tried: Try, limits: Limits) -> Wait | GiveUp:
-    """A fault of set-up is no reason to lose data, as long as anything keeps it."""
-    if tried.last:
-        return GiveUp(reason, detail)
+def _pause(reason: str, detail: str, limits: Limits) -> Wait:
+    """A fault of set-up is no reason to lose data: what is queued stays, while there is room."""
     return Wait(limits.pause, reason, detail, paused=True)
+
+
+def _pause_awhile(detail: str, tried: Try, limits: Limits) -> Wait | GiveUp:
+    """A server that fails may be mended; but what makes it fail must not stand in front for ever.
+
+    OTLP does not call this worth a retry, so it is slow: a few tries, known again by event id.
+    """
+    if tried.elapsed >= limits.broken:
+        return GiveUp(names.REASON_UNAVAILABLE, detail)
+    return _pause(names.REASON_UNAVAILABLE, detail, limits)
 
 
 def backoff(number: int, jitter: float, limits: Limits) -> float:

@@ -72,7 +72,7 @@ def test_a_wrong_key_loses_nothing_until_a_flush(backend: Running, protocol: str
     with delivering(**wrong) as delivery:
         delivery.record(*attempts(1, 1))
         error = delivery.lost()
-        assert reasons(error) == {(names.UNACKNOWLEDGED, names.REASON_UNAUTHORIZED)}
+        assert reasons(error) == {(names.QUEUED, names.REASON_UNAUTHORIZED)}
 
 
 def test_without_the_capability(tmp_path: Path) -> None:

@@ -72,6 +72,26 @@ def test_retry_info_is_obeyed(code: Code, trailers: tuple[tuple[str, bytes], ...
         (Failure(Code.PERMISSION_DENIED), names.REASON_UNAUTHORIZED),
         (Failure(Code.UNIMPLEMENTED), names.REASON_UNAVAILABLE),
         (Failure(Code.INTERNAL), names.REASON_UNAVAILABLE),
+        (Failure(Code.UNKNOWN), names.REASON_UNAVAILABLE),
+    ],
+)
+def test_what_a_broken_backend_refuses_stays_queued(answer: GrpcAnswer, reason: str) -> None:
+    """A22: a wrong key or server is no reason to lose data: flushes say so, healing delivers."""
+    with (
+        grpc_answering(answer) as server,
+        delivering(server.endpoint, protocol="grpc") as delivery,
+    ):
+        delivery.record(*attempts(1, 2))
+        for _ in range(2):
+            assert delivery.lost(timeout=600).counts == {(names.QUEUED, reason): 4}
+        server.script[:] = [grpc_acknowledging]
+        delivery.flush(20)
+        assert delivery.counts() == {(names.STORED, ""): 4}
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
         (lambda _: b"", names.REASON_UNACKNOWLEDGED),
         (lambda _: b"<html>", names.REASON_MALFORMED_RECEIPT),
         (lambda body: grpc_acknowledging(body * 2), names.REASON_COUNT_MISMATCH),

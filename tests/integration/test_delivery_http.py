@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from flowmark_otel import names
+from flowmark_otel.deliver.pace import Pace
 from flowmark_otel.errors import DeliveryError
 from flowmark_otel.model import Receipt, Refused, Rejection
 from flowmark_otel.wire.status import encode_status
@@ -22,6 +23,7 @@ from tests.support.answers import (
     stock,
 )
 from tests.support.delivering import (
+    LIMITS,
     attempts,
     delivering,
     ids,
@@ -104,11 +106,7 @@ def test_a_port_that_opens_later_gets_everything() -> None:
 @pytest.mark.parametrize(
     ("reply", "reason"),
     [
-        (Reply(302, headers={"location": "/elsewhere"}), names.REASON_UNAVAILABLE),
-        (Reply(404, b"<html>", "text/html"), names.REASON_UNAVAILABLE),
-        (Reply(401), names.REASON_UNAUTHORIZED),
-        (Reply(403), names.REASON_UNAUTHORIZED),
-        (Reply(500), names.REASON_UNAVAILABLE),
+        (Reply(418), names.REASON_UNAVAILABLE),
         (Reply(204), names.REASON_UNACKNOWLEDGED),
         (Reply(200, b"<html>welcome", "text/html"), names.REASON_MALFORMED_RECEIPT),
         (Reply(200, b"<html>welcome"), names.REASON_MALFORMED_RECEIPT),
@@ -126,19 +124,56 @@ def test_an_answer_that_acknowledges_nothing(reply: Answer, reason: str) -> None
         assert reasons(error) == {(FAILED_STATE, reason)}
         assert delivery.counts() == {(FAILED_STATE, reason): 4}
         assert {each.path for each in server.received} == {"/v1/logs"}
-        assert len(server.received) <= 2  # one more where a flush asked again after a pause
+        assert len(server.received) == 1
         assert reason in delivery.codes
         delivery.flush(5)  # it was said once
 
 
-def test_a_pause_keeps_until_a_flush_asks() -> None:
-    """A22: a wrong key is no reason to lose data: mended before a flush, all is delivered."""
-    with answering(Reply(401)) as server, delivering(server.endpoint) as delivery:
-        delivery.record(*attempts(1, 1))
-        assert server.arrived.wait(10)
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        (Reply(302, headers={"location": "/elsewhere"}), names.REASON_UNAVAILABLE),
+        (Reply(404, b"<html>", "text/html"), names.REASON_UNAVAILABLE),
+        (Reply(401), names.REASON_UNAUTHORIZED),
+        (Reply(403), names.REASON_UNAUTHORIZED),
+        (Reply(500), names.REASON_UNAVAILABLE),
+    ],
+)
+def test_what_a_broken_backend_refuses_stays_queued(reply: Reply, reason: str) -> None:
+    """A22: a wrong key or server is no reason to lose data: flushes say so, healing delivers."""
+    with answering(reply) as server, delivering(server.endpoint) as delivery:
+        delivery.record(*attempts(1, 2))
+        for recorded in (4, 6):  # each flush wants an answer of now, and none waits for healing
+            error = delivery.lost(timeout=600)
+            assert error.counts == {(names.QUEUED, reason): recorded}
+            assert {each.path for each in server.received} == {"/v1/logs"}
+            if recorded == 4:
+                delivery.record(*attempts(3, 3))
+        assert delivery.codes == [reason]
         server.script(acknowledging())
-        delivery.flush(10)
-        assert delivery.counts() == {(names.STORED, ""): 2}
+        delivery.flush(20)
+        assert delivery.counts() == {(names.STORED, ""): 6}
+        assert delivery.codes == [reason, names.DIAGNOSTIC_RESUMED]
+    arrived = [each for request in server.exports for each in request.event_ids]
+    assert set(arrived) == set(ids(attempts(1, 3)))
+
+
+def test_a_queue_that_cannot_be_delivered_fills_and_ends_honestly() -> None:
+    """A22: under a wrong key the queue keeps what it has room for; a shutdown gives it up."""
+    pace = Pace(limits=LIMITS, queue=6, linger=0.0)
+    with answering(Reply(401)) as server, delivering(server.endpoint, pace=pace) as delivery:
+        for number in range(1, 6):
+            delivery.record(*attempts(number, number))
+        error = delivery.lost(timeout=600)
+        full = (names.DROPPED, names.REASON_QUEUE_FULL)
+        assert error.counts == {(names.QUEUED, names.REASON_UNAUTHORIZED): 6, full: 4}
+        with pytest.raises(DeliveryError):
+            delivery.shutdown(600)
+        counts = delivery.counts()
+        assert counts[full] == 4
+        refused = counts[FAILED_STATE, names.REASON_UNAUTHORIZED]
+        assert refused > 0
+        assert refused + counts.get((names.DROPPED, names.REASON_SHUTDOWN), 0) == 6
 
 
 @pytest.mark.parametrize("cut", [1, 12, 30, 60, 120, 200])

@@ -179,8 +179,9 @@ def test_without_a_thread_a_flush_sends_itself(monkeypatch: pytest.MonkeyPatch) 
         delivery.flush(10)
         assert delivery.counts() == {(names.STORED, ""): 4}
         delivery.record(*attempts(3, 3))
-        error = delivery.lost(1)
-        assert error.counts == {(names.UNACKNOWLEDGED, names.REASON_UNAUTHORIZED): 2}
+        error = delivery.lost(600)  # waits for no pause: nobody else would send meanwhile
+        assert error.counts == {(names.QUEUED, names.REASON_UNAUTHORIZED): 2}
+        assert len(server.exports) == 3
 
 
 def test_a_signal_handler_may_record_and_flush() -> None:

@@ -242,11 +242,12 @@ def grpc_acknowledging(body: bytes) -> bytes:
 
 
 class GrpcAnswering(NamedTuple):
-    """A gRPC server: its address, the bodies that reached it, and the metadata of each."""
+    """A gRPC server: its address, what reached it, and the answers left, to be changed in place."""
 
     endpoint: str
     bodies: list[bytes]
     metadata: list[dict[str, str | bytes]]
+    script: list[GrpcAnswer]
 
 
 @contextmanager
@@ -276,6 +277,6 @@ def grpc_answering(*script: GrpcAnswer, port: int = 0) -> Iterator[GrpcAnswering
         bound = server.add_insecure_port(f"127.0.0.1:{port}")
         server.start()
         try:
-            yield GrpcAnswering(f"http://127.0.0.1:{bound}", bodies, metadata)
+            yield GrpcAnswering(f"http://127.0.0.1:{bound}", bodies, metadata, left)
         finally:
             server.stop(None).wait(_WAIT)
