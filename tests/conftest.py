@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.support.postgres import Cluster, cluster
 
 CI = os.environ.get("CI") == "true"
 
@@ -21,6 +24,38 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     missing = [program for program in wanted if shutil.which(program) is None]
     if missing:
         pytest.skip(f"needs {', '.join(missing)}; as root, `make deps` installs it")
+
+
+STORES = ("sqlite", pytest.param("postgresql", marks=pytest.mark.needs("psql")))
+"""The kinds of store, as the parameters of a fixture."""
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Cluster]:
+    """A PostgreSQL server, started when a test first asks for it."""
+    with cluster() as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def new_store(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], str]:
+    """Makes the URL of an empty store of a kind, which is there already on PostgreSQL."""
+
+    def made(kind: str) -> str:
+        if kind == "sqlite":
+            return f"sqlite:///{tmp_path_factory.mktemp('store')}/store.db"
+        found: Cluster = request.getfixturevalue("postgres")
+        return found.store()
+
+    return made
+
+
+@pytest.fixture(params=STORES)
+def store_url(request: pytest.FixtureRequest, new_store: Callable[[str], str]) -> str:
+    """The URL of an empty store, of each kind in turn."""
+    return new_store(request.param)
 
 
 def _skipped(reporter: pytest.TerminalReporter) -> list[tuple[str, str]]:

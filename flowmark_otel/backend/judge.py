@@ -120,10 +120,9 @@ class Judge:
         known = self.known
         envelope = claim.envelope
         event, sent_at, attributes = envelope.event, claim.sent_at, claim.attributes
-        run.last_received_at = self.received_at
+        run.last_received_at = max(run.last_received_at, self.received_at)
         run.changed = True
-        event_id = known.next_event
-        known.next_event = event_id + 1
+        event_id = next(known.event_ids)
         self.events += (
             event_id,
             *key,
@@ -147,7 +146,7 @@ class Judge:
         run = self.known.runs.get(claim.run_key)
         if run is None:
             run = Run(
-                self.known.next_run,
+                next(self.known.run_ids),
                 claim.run_key,
                 prepared.project_id,
                 prepared.origin,
@@ -155,8 +154,8 @@ class Judge:
                 self.received_at,
                 self.received_at,
             )
-            self.known.next_run += 1
             self.known.runs[claim.run_key] = run
+        run.claimed = False
         return run
 
     def _advance_run(self, run: Run, claim: Claim, event_id: int) -> None:

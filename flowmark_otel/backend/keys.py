@@ -13,21 +13,19 @@ import hashlib
 import hmac
 import re
 import secrets
-import sqlite3
 import string
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from sqlalchemy import RowMapping, bindparam, insert, select, update
+from sqlalchemy import Connection, RowMapping, bindparam, insert, select, update
 from sqlalchemy.sql.expression import Executable
 
 from flowmark_otel import names
 from flowmark_otel.backend.browsers import pages_of, publishable
 from flowmark_otel.backend.store import Store, schema
 from flowmark_otel.backend.store.reading import snapshot
-from flowmark_otel.backend.store.statements import execute
 from flowmark_otel.errors import Unauthenticated, Unavailable
 from flowmark_otel.model import MAX_NAME, Principal, check_text
 
@@ -73,6 +71,35 @@ class _Remembered(NamedTuple):
     read_at: float
 
 
+class _Made(NamedTuple):
+    """A key before it is stored, with the secret that is never stored."""
+
+    key_id: str
+    secret: str
+    kind: str
+    expires_at: int | None
+
+    @classmethod
+    def of(cls, kind: str, expires_at: int | None) -> _Made:
+        key_id = "".join(secrets.choice(_ID_ALPHABET) for _ in range(_ID_LENGTH))
+        return cls(key_id, secrets.token_hex(_SECRET_BYTES), kind, expires_at)
+
+    @property
+    def token(self) -> str:
+        return f"{_PREFIX}_{self.key_id}_{self.secret}"
+
+    def insert(self, connection: Connection, project_id: int, now: int) -> None:
+        row = {
+            "id": self.key_id,
+            "project_id": project_id,
+            "kind": self.kind,
+            "secret_hash": _hash(self.secret),
+            "created_at": now,
+            "expires_at": self.expires_at,
+        }
+        connection.execute(insert(schema.keys).values(row))
+
+
 class Keys:
     """The keys of a store; every method may be called from any thread.
 
@@ -92,7 +119,7 @@ class Keys:
         check_project(name)
         now = self._clock.now_ns()
 
-        def job(connection: sqlite3.Connection) -> int:
+        def job(connection: Connection) -> int:
             return _project(connection, name, now)
 
         return self._store.write(job).result(_WRITE_SECONDS)
@@ -117,25 +144,17 @@ class Keys:
             msg = f"kind must be one of {', '.join(KINDS)}, found {kind!r}"
             raise ValueError(msg)
         limits = publishable(kind, pages, events_per_minute)
-        key_id = "".join(secrets.choice(_ID_ALPHABET) for _ in range(_ID_LENGTH))
-        secret = secrets.token_hex(_SECRET_BYTES)
+        made = _Made.of(kind, expires_at)
         now = self._clock.now_ns()
 
-        def job(connection: sqlite3.Connection) -> None:
-            row = {
-                "id": key_id,
-                "project_id": _project(connection, project, now),
-                "kind": kind,
-                "secret_hash": _hash(secret),
-                "created_at": now,
-                "expires_at": expires_at,
-            }
-            execute(connection, insert(schema.keys).values(row))
+        def job(connection: Connection) -> None:
+            made.insert(connection, _project(connection, project, now), now)
             if limits is not None:
-                execute(connection, insert(schema.browser_keys).values(key_id=key_id, **limits))
+                row = {"key_id": made.key_id, **limits}
+                connection.execute(insert(schema.browser_keys).values(row))
 
         self._store.write(job).result(_WRITE_SECONDS)
-        return key_id, f"{_PREFIX}_{key_id}_{secret}"
+        return made.key_id, made.token
 
     def list(self) -> list[Key]:
         """All keys, revoked ones too, oldest first."""
@@ -163,11 +182,28 @@ class Keys:
             ]
 
     def first(self, project: str) -> tuple[str, str] | None:
-        """An ingest and a read key for a store that nobody used yet; None where somebody did."""
+        """An ingest and a read key for a store that nobody used yet; None where somebody did.
+
+        Of several servers that start on one store at once, one gets them.
+        """
         with snapshot(self._store.engine) as connection:
-            if connection.execute(select(schema.projects.c.id).limit(1)).first() is not None:
+            if connection.execute(_ANY_PROJECT).first() is not None:
                 return None
-        return self.create(project, names.KEY_INGEST)[1], self.create(project, names.KEY_READ)[1]
+        made = _Made.of(names.KEY_INGEST, None), _Made.of(names.KEY_READ, None)
+        now = self._clock.now_ns()
+
+        def job(connection: Connection) -> bool:
+            if connection.execute(_ANY_PROJECT).first() is not None:
+                return False
+            # Whoever does the same meanwhile waits here, and then finds the project.
+            project_id = _project(connection, project, now)
+            for key in made:
+                key.insert(connection, project_id, now)
+            return True
+
+        if not self._store.write(job).result(_WRITE_SECONDS):
+            return None
+        return made[0].token, made[1].token
 
     def missing(self) -> tuple[str, ...]:
         """The kinds of key that nobody has, of the two that it takes to send and to read."""
@@ -182,10 +218,10 @@ class Keys:
         keys = schema.keys
         now = self._clock.now_ns()
 
-        def job(connection: sqlite3.Connection) -> bool:
-            found = execute(connection, select(keys.c.id).where(keys.c.id == key_id)).fetchone()
+        def job(connection: Connection) -> bool:
+            found = connection.execute(select(keys.c.id).where(keys.c.id == key_id)).first()
             unrevoked = (keys.c.id == key_id) & keys.c.revoked_at.is_(None)
-            execute(connection, update(keys).where(unrevoked).values(revoked_at=now))
+            connection.execute(update(keys).where(unrevoked).values(revoked_at=now))
             return found is not None
 
         known = self._store.write(job).result(_WRITE_SECONDS)
@@ -267,8 +303,8 @@ class Keys:
         self._used[key_id] = now
         keys = schema.keys
 
-        def job(connection: sqlite3.Connection) -> None:
-            execute(connection, update(keys).where(keys.c.id == key_id).values(last_used_at=now))
+        def job(connection: Connection) -> None:
+            connection.execute(update(keys).where(keys.c.id == key_id).values(last_used_at=now))
 
         try:
             self._store.write(job)
@@ -277,6 +313,7 @@ class Keys:
             self._used.pop(key_id, None)
 
 
+_ANY_PROJECT: Final = select(schema.projects.c.id).limit(1)
 _ASKED: Final[Executable] = (
     select(
         schema.keys,
@@ -327,11 +364,11 @@ def _valid(revoked_at: int | None, expires_at: int | None, now: int) -> bool:
     return revoked_at is None and (expires_at is None or now < expires_at)
 
 
-def _project(connection: sqlite3.Connection, name: str, now: int) -> int:
+def _project(connection: Connection, name: str, now: int) -> int:
     projects = schema.projects
     asked = select(projects.c.id).where(projects.c.name == name)
-    found = execute(connection, asked).fetchone()
+    found = connection.execute(asked).scalar()
     if found is None:
-        execute(connection, insert(projects).values(name=name, created_at=now))
-        found = execute(connection, asked).fetchone()
-    return int(found[0])
+        made = insert(projects).values(name=name, created_at=now).returning(projects.c.id)
+        found = connection.execute(made).scalar_one()
+    return int(found)

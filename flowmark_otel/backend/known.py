@@ -5,8 +5,10 @@ The store makes them from its rows and writes back the changed ones; the judge a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
 from typing import ClassVar, TypeAlias
 
 from flowmark_otel import names
@@ -30,7 +32,8 @@ second arrival of its id is compared with it. A plain tuple: one is made for eve
 class Run:
     """A row of ``runs``; ``end_order`` is what its latest end is compared by.
 
-    ``stored`` tells whether the row exists, ``changed`` whether it has to be written.
+    ``stored`` tells whether the row exists, ``changed`` whether it has to be written; ``claimed``,
+    that the row was made for this transaction and is taken back unless an event needs it.
     """
 
     id: int
@@ -53,6 +56,7 @@ class Run:
     end_order: tuple[int, bytes] | None = None
     stored: bool = False
     changed: bool = True
+    claimed: bool = False
 
     CHANGING: ClassVar = (
         "last_received_at",
@@ -178,13 +182,13 @@ class Occurrence:
 
 @dataclass(slots=True)
 class Known:
-    """What is stored of that which arrivals may meet, and the next free ids.
+    """What is stored of that which arrivals may meet, and where ids for new rows come from.
 
     ``occurrences`` is keyed by ``runs.id`` and operation id.
     """
 
-    next_event: int
-    next_run: int
+    event_ids: Iterator[int] = field(default_factory=partial(count, 1))
+    run_ids: Iterator[int] = field(default_factory=partial(count, 1))
     events: dict[EventKey, KnownEvent] = field(default_factory=dict)
     runs: dict[bytes, Run] = field(default_factory=dict)
     occurrences: dict[tuple[int, str], Occurrence] = field(default_factory=dict)

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-import sqlite3
 from collections.abc import Callable
 from concurrent.futures import TimeoutError as TookTooLong
 from typing import Final
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import Connection, delete, insert, select
 
 from flowmark_otel.backend.keys import READING_KINDS, Keys
 from flowmark_otel.backend.store import Store, schema
 from flowmark_otel.backend.store.reading import snapshot
-from flowmark_otel.backend.store.statements import execute
 from flowmark_otel.errors import Forbidden, Unauthenticated, Unavailable
 from flowmark_otel.model import Principal
 
@@ -56,9 +54,9 @@ class Sessions:
         now = self._store.clock.now_ns()
         row = {"name": _name(token), "value": f"{now + LIFETIME * 10**9} {principal.key_id}"}
 
-        def job(connection: sqlite3.Connection) -> None:
+        def job(connection: Connection) -> None:
             _make_room(connection, now)
-            execute(connection, insert(schema.meta).values(row))
+            connection.execute(insert(schema.meta).values(row))
 
         self._write(job)
         return token
@@ -78,7 +76,7 @@ class Sessions:
         if token and self._value(token) is not None:
             meta = schema.meta
             ending = delete(meta).where(meta.c.name == _name(token))
-            self._write(lambda connection: execute(connection, ending))
+            self._write(lambda connection: connection.execute(ending))
 
     def _value(self, token: str) -> str | None:
         meta = schema.meta
@@ -86,7 +84,7 @@ class Sessions:
             asked = select(meta.c.value).where(meta.c.name == _name(token))
             return connection.execute(asked).scalar_one_or_none()
 
-    def _write(self, job: Callable[[sqlite3.Connection], object]) -> None:
+    def _write(self, job: Callable[[Connection], object]) -> None:
         waiting = self._store.write(job)
         try:
             waiting.result(_WRITE_SECONDS)
@@ -96,14 +94,14 @@ class Sessions:
             raise Unavailable(msg) from error
 
 
-def _make_room(connection: sqlite3.Connection, now: int) -> None:
+def _make_room(connection: Connection, now: int) -> None:
     """Forget sessions that ended, and of the others all but the latest."""
     meta = schema.meta
     asked = select(meta.c.value, meta.c.name).where(meta.c.name.startswith(_PREFIX))
-    found = sorted((int(row[0].partition(" ")[0]), row[1]) for row in execute(connection, asked))
+    found = sorted((int(row[0].partition(" ")[0]), row[1]) for row in connection.execute(asked))
     ended = sum(ends <= now for ends, _ in found)
     for _, name in found[: max(ended, len(found) - MOST + 1)]:
-        execute(connection, delete(meta).where(meta.c.name == name))
+        connection.execute(delete(meta).where(meta.c.name == name))
 
 
 def _reading(principal: Principal) -> Principal:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-import sqlite3
 from collections.abc import Iterable
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import orjson
-from sqlalchemy.exc import SQLAlchemyError
 
 from flowmark_otel import names
-from flowmark_otel.backend.store import Store, tables
+from flowmark_otel.backend.store import Store
+from flowmark_otel.backend.store.database import Driver, driver_of
+from flowmark_otel.backend.store.reading import snapshot
+from flowmark_otel.backend.store.tables import Statements
 from flowmark_otel.backend.times import unwrap_time
-from flowmark_otel.errors import Unavailable
 from flowmark_otel.fold import digest
 from flowmark_otel.model import Envelope
 
@@ -32,25 +32,21 @@ def states(store: Store, project_id: int, origin: str, event_ids: list[str]) -> 
     asked = {text: key for text in event_ids if (key := _key(text)) is not None}
     scope = (project_id, origin)
     found: dict[str, State] = {}
-    try:
-        with store.engine.connect() as connection, connection.begin():
-            driver: Any = connection.connection.driver_connection
-            _rejected(driver, scope, event_ids, found)
-            _stored(driver, scope, asked, found)
-    except (SQLAlchemyError, sqlite3.Error) as error:
-        msg = "the store cannot be read"
-        raise Unavailable(msg) from error
+    with snapshot(store.engine) as connection:
+        driver = driver_of(connection)
+        _rejected(store.statements, driver, scope, event_ids, found)
+        _stored(store.statements, driver, scope, asked, found)
     return [found.get(text, (text, names.STATE_UNKNOWN, None, None)) for text in event_ids]
 
 
 def _stored(
-    driver: sqlite3.Connection,
+    statements: Statements,
+    driver: Driver,
     scope: tuple[int, str],
     asked: dict[str, tuple[bytes, bytes, str]],
     found: dict[str, State],
 ) -> None:
-    row: Any
-    for row in tables.EVENTS.run(driver, list(asked.values()), scope):
+    for row in statements.events.run(driver, list(asked.values()), scope):
         trace_id, span_id, part, _, event, sent_at, attributes = row
         sent = unwrap_time(sent_at)
         envelope = Envelope(event, trace_id, span_id, part, sent, orjson.loads(attributes))
@@ -59,14 +55,14 @@ def _stored(
 
 
 def _rejected(
-    driver: sqlite3.Connection,
+    statements: Statements,
+    driver: Driver,
     scope: tuple[int, str],
     event_ids: Iterable[str],
     found: dict[str, State],
 ) -> None:
     named = [(text,) for text in dict.fromkeys(event_ids) if text and _is_text(text)]
-    row: Any
-    for row in tables.REJECTIONS.run(driver, named, scope):
+    for row in statements.rejections.run(driver, named, scope):
         text, kept, code = row
         found.setdefault(text, (text, names.STATE_REJECTED, kept.hex(), code))
 
@@ -80,7 +76,9 @@ def _key(text: str) -> tuple[bytes, bytes, str] | None:
 
 
 def _is_text(text: str) -> bool:
-    """Whether a driver can take it: no lone surrogate."""
+    """Whether a database can hold it: no NUL, no lone surrogate."""
+    if "\0" in text:
+        return False
     try:
         text.encode()
     except UnicodeEncodeError:

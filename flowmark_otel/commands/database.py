@@ -9,8 +9,7 @@ from typing import Final, TypeVar
 
 import click
 
-from flowmark_otel.backend.store import Store, open_store
-from flowmark_otel.backend.store.sqlite import path_of
+from flowmark_otel.backend.store import Store, database_of, has_store, open_store
 from flowmark_otel.config import ServeOptions, resolve
 from flowmark_otel.errors import FlowmarkError
 
@@ -24,7 +23,10 @@ def database(command: Decorated) -> Decorated:
     return click.option(
         "--db",
         metavar="URL",
-        help=f"Store, such as sqlite:////var/lib/flowmark.db; default as serve ({_VARIABLE}).",
+        help=(
+            "Store, such as sqlite:////var/lib/flowmark.db or postgresql://user@host/name;"
+            f" default as serve ({_VARIABLE})."
+        ),
     )(command)
 
 
@@ -39,9 +41,9 @@ def url_of(db: str | None) -> str:
 def existing(db: str | None) -> Iterator[Store]:
     """A store that is there already, open for the block; reading must not make one."""
     url = url_of(db)
-    path = path_of(url)
-    if not path.is_file():
-        msg = f"there is no store at {path}; name one with --db, or start one with serve"
+    if not has_store(url):
+        name = database_of(url).name
+        msg = f"there is no store at {name}; name one with --db, or start one with serve"
         raise FlowmarkError(msg)
     store = open_store(url)
     try:

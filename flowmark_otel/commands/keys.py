@@ -16,7 +16,7 @@ from flowmark_otel.backend.browsers import (
     MIN_EVENTS_PER_MINUTE,
 )
 from flowmark_otel.backend.keys import KINDS, Key, Keys, check_project
-from flowmark_otel.backend.store import open_store
+from flowmark_otel.backend.store import database_of, open_store
 from flowmark_otel.backend.views import rfc3339
 from flowmark_otel.clock import SystemClock
 from flowmark_otel.commands.console import NO, as_json, cell, console, print_json, printable
@@ -114,8 +114,9 @@ def list_keys(db: str | None, *, json_output: bool) -> None:
         print_json({"items": [_document(key) for key in found]})
         return
     if not found:
+        store_url = shlex.quote(database_of(url_of(db)).url)
         click.echo(
-            f"no keys; make one: flowmark-otel keys create --db {shlex.quote(url_of(db))}"
+            f"no keys; make one: flowmark-otel keys create --db {store_url}"
             f" --project {INSECURE_PROJECT} --kind {names.KEY_INGEST} (or {names.KEY_READ})"
         )
         return

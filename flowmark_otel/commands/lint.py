@@ -104,7 +104,7 @@ def lint(requests: Iterable[Captured]) -> Report:
     """Judge captured requests, in their order, as an empty backend would."""
     report = Report()
     elsewhere = _Elsewhere()
-    judge = Judge(Known(next_event=1, next_run=1), received_at=0)
+    judge = Judge(Known(), received_at=0)
     for read in _read(requests, report):
         report.annotated += bool(read.folded)
         verdict = _judge(judge, read)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import click
 
-from flowmark_otel.backend.store import migrate_store
+from flowmark_otel.backend.store import database_of, migrate_store
 from flowmark_otel.backend.store.migrate import REVISIONS
-from flowmark_otel.backend.store.sqlite import path_of
 from flowmark_otel.commands.console import as_json, print_json
 from flowmark_otel.commands.database import database, url_of
 
@@ -20,12 +19,12 @@ def command(db: str | None, *, json_output: bool) -> None:
     Stop `serve` first.
     """
     url = url_of(db)
-    path = path_of(url)
+    name = database_of(url).name
     newest = REVISIONS[-1]
     before = migrate_store(url)
     if json_output:
-        print_json({"store": str(path), "from": before, "to": newest})
+        print_json({"store": name, "from": before, "to": newest})
     elif before == newest:
-        click.echo(f"{path} has schema {newest} already")
+        click.echo(f"{name} has schema {newest} already")
     else:
-        click.echo(f"{path}: schema {before or 'none'} to {newest}")
+        click.echo(f"{name}: schema {before or 'none'} to {newest}")

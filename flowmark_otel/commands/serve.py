@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 import click
 
 from flowmark_otel import names
+from flowmark_otel.backend.store import database_of
 from flowmark_otel.config import ServeOptions, declared, resolve
 from flowmark_otel.server import FIRST_PROJECT, Started, run
 
@@ -92,7 +93,7 @@ def _lines_without_keys(started: Started, options: ServeOptions) -> list[str]:
     if not started.missing_kinds:
         return []
     kinds = " and no ".join(started.missing_kinds)
-    store = shlex.quote(options.database_url)
+    store = shlex.quote(database_of(options.database_url).url)
     return [
         f"This store is not new and has no {kinds} key that is valid. Make what you need:",
         *(

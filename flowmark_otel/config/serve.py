@@ -46,7 +46,9 @@ class ServeOptions:
     prefix: ClassVar[str] = "FLOWMARK_SERVE_"
     removed: ClassVar[Mapping[str, str]] = {}
 
-    db: str = setting(text, "", "store, such as sqlite:////var/lib/flowmark.db")
+    db: str = setting(
+        text, "", "store, sqlite:////var/lib/flowmark.db or postgresql://user@host/name"
+    )
     grpc: str = setting(address, "127.0.0.1:4317", "address of OTLP over gRPC")
     http: str = setting(address, "127.0.0.1:4318", "address of OTLP over HTTP, API and pages")
     tls_cert: Path | None = setting(file, None, "certificate, PEM")

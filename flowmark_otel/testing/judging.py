@@ -48,7 +48,7 @@ class BackendJudge:
 
         self._batch = batch
         self._judge = judge
-        self._known = known.Known(next_event=1, next_run=1)
+        self._known = known.Known()
 
     def judge(self, envelope: Envelope) -> Ruling:
         """Judge a request of one event."""

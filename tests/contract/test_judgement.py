@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -24,10 +23,10 @@ from tests.support.envelopes import (
 )
 
 
-@pytest.fixture(params=["sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+@pytest.fixture
+def store(store_url: str) -> Iterator[Store]:
     """An empty store of each kind."""
-    opened = open_store(f"{request.param}:///{tmp_path}/store.db")
+    opened = open_store(store_url)
     yield opened
     opened.close()
 

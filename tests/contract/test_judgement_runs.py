@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import permutations
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,10 +16,10 @@ from tests.support.envelopes import NOW, RUN, WORKFLOW, put, rows, run_event, st
 START, COMPLETED, FAILED = names.RUN_STARTED, names.RUN_COMPLETED, names.RUN_FAILED
 
 
-@pytest.fixture(params=["sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+@pytest.fixture
+def store(store_url: str) -> Iterator[Store]:
     """An empty store of each kind."""
-    opened = open_store(f"{request.param}:///{tmp_path}/store.db")
+    opened = open_store(store_url)
     yield opened
     opened.close()
 

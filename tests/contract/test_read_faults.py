@@ -73,6 +73,11 @@ def test_people_are_told_to_ask_again(broken: Running, path: str) -> None:
     assert "sqlalche.me" not in answer.text
 
 
+def run(store: Store, statement: str) -> None:
+    """Run a statement where the store writes."""
+    store.write(lambda c: c.exec_driver_sql(statement).close()).result(30)
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     """An empty store."""
@@ -92,13 +97,13 @@ async def test_a_session_outlives_keys_that_cannot_be_read(
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as browser:
         own = {"sec-fetch-site": "same-origin"}
         await browser.post("/login", data={"key": key}, headers=own)
-        store.write(lambda c: c.execute("ALTER TABLE keys RENAME TO lost")).result(30)
+        run(store, "ALTER TABLE keys RENAME TO lost")
         monkeypatch.setattr("flowmark_otel.backend.keys.REMEMBERED_SECONDS", 0)
         for path in ("/runs", "/runs.json"):
             answer = await browser.get(path)
             assert answer.status_code == HTTPStatus.SERVICE_UNAVAILABLE
             assert "no such table: keys" in answer.text
-        store.write(lambda c: c.execute("ALTER TABLE lost RENAME TO keys")).result(30)
+        run(store, "ALTER TABLE lost RENAME TO keys")
         assert (await browser.get("/runs")).status_code == HTTPStatus.OK
 
 

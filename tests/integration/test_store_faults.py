@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Connection
 
-from flowmark_otel.backend.store import Store, open_store, schema
-from flowmark_otel.backend.store.sqlite import connect_writer
+from flowmark_otel.backend.store import Store, database_of, open_store, schema
 from flowmark_otel.clock import SystemClock
 from flowmark_otel.errors import Unavailable
 from flowmark_otel.model import Envelope
@@ -38,12 +38,17 @@ def many(first: int, count: int = 2000) -> list[Envelope]:
     return [started(first + number, (f"g{number}", 1)) for number in range(count)]
 
 
+def pragma(store: Store, setting: str) -> None:
+    """Change a setting of the connection that writes."""
+    store.write(lambda c: c.exec_driver_sql(f"PRAGMA {setting}").close()).result(WAIT)
+
+
 @contextmanager
 def held(store: Store) -> Iterator[None]:
     """The writer busy with a job until the block ends."""
     entered, leave = threading.Event(), threading.Event()
 
-    def job(_: sqlite3.Connection) -> None:
+    def job(_: Connection) -> None:
         entered.set()
         assert leave.wait(WAIT)
 
@@ -61,7 +66,7 @@ def test_a_full_disk_is_unavailable_and_recovers(store: Store) -> None:
     put(store, started(1, ("g", 1)))
 
     def limit(pages: int) -> None:
-        store.write(lambda c: c.execute(f"PRAGMA max_page_count = {pages}")).result(WAIT)
+        pragma(store, f"max_page_count = {pages}")
 
     limit(1)  # no more than there are
     with pytest.raises(Unavailable, match="full") as raised:
@@ -92,8 +97,8 @@ def test_an_io_error_is_never_acknowledged(store: Store, path: Path) -> None:
 
 def test_a_locked_store_is_unavailable_after_a_bounded_wait(store: Store, path: Path) -> None:
     """Fault row 7: a writer that finds the file locked waits a while, then says so."""
-    store.write(lambda c: c.execute("PRAGMA busy_timeout = 20")).result(WAIT)
-    other = connect_writer(path)
+    pragma(store, "busy_timeout = 20")
+    other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(Unavailable, match="locked"):
         put(store, started(1))
@@ -105,7 +110,7 @@ def test_a_locked_store_is_unavailable_after_a_bounded_wait(store: Store, path: 
 def test_too_much_waiting_is_turned_away(path: Path) -> None:
     """Fault row 25: the queue is bounded; over it a request is 503 at once, the others go on."""
     open_store(f"sqlite:///{path}").close()
-    store = Store(path, SystemClock(), max_waiting=4096)
+    store = Store(database_of(f"sqlite:///{path}"), SystemClock(), max_waiting=4096)
     with held(store):
         waiting = [store.submit(batch([started(number)])) for number in range(1, 5)]
         with pytest.raises(Unavailable, match="wait"):

@@ -14,11 +14,13 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine, insert
+from sqlalchemy import create_engine, insert, make_url
 
-from flowmark_otel.backend.store import migrate, open_store, schema, tables
-from flowmark_otel.backend.store.sqlite import BACKEND_ID, connect_writer, create_file, engine
-from flowmark_otel.backend.store.statements import Lookup
+from flowmark_otel.backend.store import migrate, open_store, schema
+from flowmark_otel.backend.store.sqlite import SqliteDatabase
+from flowmark_otel.backend.store.sqlite.statements import Statements
+from flowmark_otel.backend.store.store import BACKEND_ID
+from flowmark_otel.backend.store.tables import Statements as AllStatements
 from flowmark_otel.errors import ConfigurationError, SchemaMismatch
 
 
@@ -26,7 +28,7 @@ def test_the_migrations_make_what_the_tables_declare(tmp_path: Path) -> None:
     """D5: a migrated store and the declared tables are the same, to the last index."""
     path = tmp_path / "store.db"
     open_store(f"sqlite:///{path}").close()
-    opened = engine(path, read_only=True)
+    opened = database(path).readers()
     with opened.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), schema.metadata) == []
     opened.dispose()
@@ -34,6 +36,11 @@ def test_the_migrations_make_what_the_tables_declare(tmp_path: Path) -> None:
     schema.metadata.create_all(declared)
     declared.dispose()
     assert statements_of(path) == statements_of(tmp_path / "declared.db")
+
+
+def database(path: Path) -> SqliteDatabase:
+    """The database in a file."""
+    return SqliteDatabase(make_url(f"sqlite:///{path}"))
 
 
 def statements_of(path: Path) -> dict[str, str]:
@@ -79,13 +86,11 @@ def test_commits_are_durable_and_readers_do_not_wait(tmp_path: Path) -> None:
     """I1: the write connection syncs every commit; WAL lets readers go on meanwhile."""
     path = tmp_path / "store.db"
     store = open_store(f"sqlite:///{path}")
-    connection = connect_writer(path)
-    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-    assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
-    connection.execute("BEGIN IMMEDIATE")
-    with store.engine.connect() as reader:
-        assert reader.execute(schema.runs.select()).all() == []
-    connection.close()
+    with database(path).writing().connect() as connection, connection.begin():
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+        with store.engine.connect() as reader:
+            assert reader.execute(schema.runs.select()).all() == []
     store.close()
 
 
@@ -124,8 +129,9 @@ def made_by(revision: str, path: Path) -> None:
     """Make a store as the version with that revision made it."""
     config = Config()
     config.set_main_option("script_location", str(Path(migrate.__file__).with_name("migrations")))
-    create_file(path)
-    opened = engine(path, read_only=False)
+    made = database(path)
+    made.create()
+    opened = made.writing()
     with opened.connect() as connection, connection.begin():
         config.attributes["connection"] = connection
         command.upgrade(config, revision)
@@ -193,23 +199,15 @@ def test_an_up_to_date_store_opens_without_alembic(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lookup", "fixed"),
-    [
-        (tables.EVENTS, 2),
-        (tables.RUNS, 0),
-        (tables.OCCURRENCES, 0),
-        (tables.PLACES, 0),
-        (tables.REJECTIONS, 2),
-    ],
+    ("name", "fixed"),
+    [("events", 2), ("runs", 0), ("occurrences", 0), ("places", 0), ("rejections", 2)],
 )
-def test_what_is_judged_against_is_found_by_index(
-    tmp_path: Path, lookup: Lookup, fixed: int
-) -> None:
+def test_what_is_judged_against_is_found_by_index(tmp_path: Path, name: str, fixed: int) -> None:
     """Issue 2, Speed: no look-up of the writer scans a table, however many rows there are."""
     path = tmp_path / "store.db"
     open_store(f"sqlite:///{path}").close()
-    connection = connect_writer(path)
-    text = lookup.text(64)
+    text = getattr(AllStatements(Statements()), name).text(64)
+    connection = sqlite3.connect(path)
     plan = connection.execute(f"EXPLAIN QUERY PLAN {text}", [None] * text.count("?")).fetchall()
     connection.close()
     steps = [step[3] for step in plan if "CONSTANT ROW" not in step[3]]

@@ -79,6 +79,7 @@ class Site:
     def __init__(self, path: Path, loop: LoopThread) -> None:
         self.loop = loop
         self.clock = _Clock()
+        self.path = path
         self.url = f"sqlite:///{path}"
         self.store = open_store(self.url, clock=self.clock)
         self.keys = Keys(self.store)
@@ -410,8 +411,8 @@ def test_of_too_many_sessions_the_first_to_end_makes_room(
 def test_what_cannot_be_ended_now_is_not_said_to_have_ended(site: Site) -> None:
     """Fault row 4: signing out of a store that cannot be written is 503, and the cookie stays."""
     client = site.signed_in()
-    site.store.write(lambda c: c.execute("PRAGMA busy_timeout = 20")).result(30)
-    with closing(sqlite3.connect(site.store.path, isolation_level=None)) as other:
+    site.store.write(lambda c: c.exec_driver_sql("PRAGMA busy_timeout = 20").close()).result(30)
+    with closing(sqlite3.connect(site.path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         answer = client.post("/logout", headers=HERE)
     assert answer.status_code == 503

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 import orjson
@@ -35,17 +36,17 @@ def new_rows(judged: Judge) -> list[list[Any]]:
 
 def test_ids_and_order_follow_the_request() -> None:
     """Contract, section 4: events take effect in the order of their request."""
-    judged, verdict = judge(Known(11, 5), started(1), completed(1), started(2))
+    judged, verdict = judge(Known(count(11), count(5)), started(1), completed(1), started(2))
     assert verdict == Verdict(3, 0, [], 0)
     assert [row[0] for row in new_rows(judged)] == [11, 12, 13]
     assert [run.id for run in judged.known.runs.values()] == [5]
     assert [row[6] for row in new_rows(judged)] == [5, 5, 5]
-    assert (judged.known.next_event, judged.known.next_run) == (14, 6)
+    assert (next(judged.known.event_ids), next(judged.known.run_ids)) == (14, 6)
 
 
 def test_rows_carry_arrival_and_sender() -> None:
     """Contract, section 5: with each event its arrival and its sender are stored."""
-    judged, _ = judge(Known(1, 1), started(1))
+    judged, _ = judge(Known(), started(1))
     [row] = new_rows(judged)
     assert row[9:11] == [NOW, 7]
     assert orjson.loads(row[13]) == started(1).attributes
@@ -61,16 +62,16 @@ def test_a_digest_is_computed_only_where_bytes_differ(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr("flowmark_otel.backend.judge.digest", digest)
     event = completed(1, duration=5)
-    _, verdict = judge(Known(1, 1), event, event, completed(1, duration=5, at=NOW))
+    _, verdict = judge(Known(), event, event, completed(1, duration=5, at=NOW))
     assert (verdict.duplicate, asked) == (2, [])
-    _, verdict = judge(Known(1, 1), event, completed(1, duration=6))
+    _, verdict = judge(Known(), event, completed(1, duration=6))
     assert (verdict.duplicate, len(asked)) == (1, 2)
 
 
 def test_a_known_row_is_compared_like_an_arrival() -> None:
     """A8: a duplicate of a stored row, its keys in another order, is a duplicate."""
     event = completed(1, ("g", 1))
-    known = Known(2, 2)
+    known = Known(count(2), count(2))
     text = orjson.dumps(dict(reversed(event.attributes.items())))
     key = (1, "server", event.trace_id, event.span_id, event.part)
     known.events[key] = (1, event.event, NOW, text)
@@ -82,7 +83,7 @@ def test_a_known_row_is_compared_like_an_arrival() -> None:
 
 def test_untouched_records_are_not_written_again() -> None:
     """A8: a duplicate changes neither its run nor its operation."""
-    judged, _ = judge(Known(1, 1), started(1, ("g", 1)), run_event(names.RUN_STARTED, 1))
+    judged, _ = judge(Known(), started(1, ("g", 1)), run_event(names.RUN_STARTED, 1))
     for run in judged.known.runs.values():
         run.changed = False
     for found in judged.known.occurrences.values():
@@ -98,14 +99,14 @@ def test_the_list_names_every_rejected_event_and_counts_items_once() -> None:
     refused = Refused(names.INVALID, "bad", "op-a-start")
     arrivals = batch([refused, refused._replace(event_id="op-a-end"), started(1)])
     same_item = [each._replace(item=0) for each in arrivals.arrivals]
-    judged = Judge(Known(1, 1), NOW)
+    judged = Judge(Known(), NOW)
     verdict = judged.judge(prepare(arrivals._replace(arrivals=same_item)), [7])
     assert (len(verdict.rejections), verdict.rejected_items, verdict.stored) == (2, 1, 1)
 
 
 def test_a_duration_beyond_63_bits_is_no_number() -> None:
     """Fault row 14: what a column cannot hold reads unknown and stops nobody."""
-    judged, verdict = judge(Known(1, 1), completed(1, duration=2**63))
+    judged, verdict = judge(Known(), completed(1, duration=2**63))
     assert verdict.stored == 1
     [found] = judged.known.occurrences.values()
     assert found.duration_ns is None
@@ -113,6 +114,6 @@ def test_a_duration_beyond_63_bits_is_no_number() -> None:
 
 def test_refused_text_that_is_no_text_is_kept_as_some() -> None:
     """Fault row 20: lone surrogates in a refused event reach no driver."""
-    judged, verdict = judge(Known(1, 1), Refused(names.INVALID, "found '\udc80'", "op-\udc80"))
+    judged, verdict = judge(Known(), Refused(names.INVALID, "found '\udc80'", "op-\udc80"))
     assert verdict.rejections[0].message == "found '?'"
     assert judged.rejected[0].event_id == "op-?"

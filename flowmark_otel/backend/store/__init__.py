@@ -1,36 +1,45 @@
-"""Where evidence is kept: one writer, many readers (D5)."""
+"""Where evidence is kept: writers that commit in groups, many readers (D5)."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from sqlalchemy.exc import DatabaseError, OperationalError
+from sqlalchemy.exc import DBAPIError
 
 from flowmark_otel.backend.batch import Arrival, Batch, Verdict
+from flowmark_otel.backend.store.database import Database, Fault
+from flowmark_otel.backend.store.locate import database_of
 from flowmark_otel.backend.store.migrate import bring_up, revision_of
-from flowmark_otel.backend.store.reading import said
-from flowmark_otel.backend.store.sqlite import Store, create_file, path_of
+from flowmark_otel.backend.store.store import Store
 from flowmark_otel.clock import Clock, SystemClock
-from flowmark_otel.errors import ConfigurationError, Unavailable
+from flowmark_otel.errors import ConfigurationError, FlowmarkError, Unavailable
 
-__all__ = ["Arrival", "Batch", "Store", "Verdict", "migrate_store", "open_store"]
+__all__ = [
+    "Arrival",
+    "Batch",
+    "Store",
+    "Verdict",
+    "database_of",
+    "has_store",
+    "migrate_store",
+    "open_store",
+]
 
 
 def open_store(url: str, *, clock: Clock | None = None, migrate: bool = False) -> Store:
-    """Open the store that ``sqlite:////abs/path.db`` names, made with its folder if missing.
+    """Open the store that a URL names, made if it is missing.
 
-    Raises SchemaMismatch, naming the command that mends it, where the schema is old or newer;
-    with ``migrate`` an old one is upgraded. Raises ConfigurationError for a URL or a file that
-    cannot be served, Unavailable where the file is locked or cannot be read now.
+    ``sqlite:////abs/path.db``, made with its folder, or ``postgresql://user@host/name``, a
+    database that is there. Raises SchemaMismatch, naming the command that mends it, where the
+    schema is old or newer; with ``migrate`` an old one is upgraded. Raises ConfigurationError for
+    what cannot be served, Unavailable where it cannot be opened now.
     """
-    path = path_of(url)
-    with _opening(path):
-        create_file(path)
-        bring_up(path, url, migrate=migrate)
-        return Store(path, clock or SystemClock())
+    database = database_of(url)
+    with _opening(database):
+        database.create()
+        bring_up(database, migrate=migrate)
+        return Store(database, clock or SystemClock())
 
 
 def migrate_store(url: str) -> str | None:
@@ -38,23 +47,38 @@ def migrate_store(url: str) -> str | None:
 
     Raises what ``open_store`` raises.
     """
-    path = path_of(url)
-    with _opening(path):
-        before = revision_of(path) if path.is_file() else None
+    before = _revision(database_of(url))
     open_store(url, migrate=True).close()
     return before
 
 
+def has_store(url: str) -> bool:
+    """Whether there is a store at a URL, of whatever version; makes none.
+
+    Raises what ``open_store`` raises.
+    """
+    return _revision(database_of(url)) is not None
+
+
+def _revision(database: Database) -> str | None:
+    if not database.exists():
+        return None
+    with _opening(database):
+        return revision_of(database)
+
+
 @contextmanager
-def _opening(path: Path) -> Iterator[None]:
+def _opening(database: Database) -> Iterator[None]:
     try:
         yield
-    except OSError as error:
-        fault = f"--db: {path} cannot be made: {error.strerror}"
-        raise ConfigurationError([fault]) from error
-    except (OperationalError, sqlite3.OperationalError) as error:
-        msg = f"{path} cannot be opened now: {said(error)}"
-        raise Unavailable(msg) from error
-    except (DatabaseError, sqlite3.DatabaseError) as error:
-        fault = f"--db: {path} is no SQLite database, or damaged"
-        raise ConfigurationError([fault]) from error
+    except FlowmarkError:
+        raise
+    except Exception as error:
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        fault = database.refusal(error)
+        if fault is not None:
+            raise ConfigurationError([f"--db: {fault}"]) from cause
+        if database.fault(error) is Fault.DEFECT:
+            raise
+        msg = f"{database.name} cannot be opened now: {database.said(error)}"
+        raise Unavailable(msg) from cause

@@ -13,7 +13,8 @@ from typing import Final
 from sqlalchemy import Connection, column, insert, inspect, select, table
 
 from flowmark_otel.backend.store import schema
-from flowmark_otel.backend.store.sqlite import BACKEND_ID, engine
+from flowmark_otel.backend.store.database import Database
+from flowmark_otel.backend.store.store import BACKEND_ID
 from flowmark_otel.errors import SchemaMismatch
 
 REVISIONS: Final = ("0001", "0002")
@@ -22,47 +23,52 @@ REVISIONS: Final = ("0001", "0002")
 _SCRIPTS: Final = Path(__file__).with_name("migrations")
 
 
-def bring_up(path: Path, url: str, *, migrate: bool) -> None:
-    """Make sure the file has this version's schema; raises SchemaMismatch where it may not be."""
-    opened = engine(path, read_only=False)
-    try:
-        with opened.connect() as connection, connection.begin():
-            found = revision(connection)
-            head = REVISIONS[-1]
-            if found == head:
+def bring_up(database: Database, *, migrate: bool) -> None:
+    """Make sure the store has this version's schema; raises SchemaMismatch where it may not be.
+
+    Of several processes that start at once one makes the schema, the others wait for it.
+    """
+    engine = database.writing()
+    with engine.connect() as connection:
+        with connection.begin():
+            if revision(connection) == REVISIONS[-1]:
                 return
-            if found is None and inspect(connection).get_table_names():
-                msg = f"{path} is a database, but no store of flowmark-otel"
-                raise SchemaMismatch(msg)
-            if found is not None and found not in REVISIONS:
-                msg = (
-                    f"the store has schema {found}, which is newer than this version's {head}:"
-                    f" upgrade the package, then run flowmark-otel migrate --db {url}"
-                )
-                raise SchemaMismatch(msg)
-            if found is not None and not migrate:
-                msg = (
-                    f"the store has schema {found}, this version needs {head}:"
-                    f" run flowmark-otel migrate --db {url}"
-                )
-                raise SchemaMismatch(msg)
-            upgrade(connection)
-            if found is None:
-                connection.execute(
-                    insert(schema.meta).values(name=BACKEND_ID, value=uuid.uuid4().hex)
-                )
-    finally:
-        opened.dispose()
+        with connection.begin():
+            database.lock_schema(connection)
+            _bring_up(connection, database, migrate=migrate)
 
 
-def revision_of(path: Path) -> str | None:
-    """The revision that the store in a file is at; None where it has none."""
-    opened = engine(path, read_only=True)
+def _bring_up(connection: Connection, database: Database, *, migrate: bool) -> None:
+    found = revision(connection)
+    head = REVISIONS[-1]
+    if found == head:
+        return
+    if found is None and inspect(connection).get_table_names():
+        msg = f"{database.name} is a database, but no store of flowmark-otel"
+        raise SchemaMismatch(msg)
+    command = f"flowmark-otel migrate --db {database.url}"
+    if found is not None and found not in REVISIONS:
+        msg = (
+            f"the store has schema {found}, which is newer than this version's {head}:"
+            f" upgrade the package, then run {command}"
+        )
+        raise SchemaMismatch(msg)
+    if found is not None and not migrate:
+        msg = f"the store has schema {found}, this version needs {head}: run {command}"
+        raise SchemaMismatch(msg)
+    upgrade(connection)
+    if found is None:
+        connection.execute(insert(schema.meta).values(name=BACKEND_ID, value=uuid.uuid4().hex))
+
+
+def revision_of(database: Database) -> str | None:
+    """The revision that a store is at; None where it has none."""
+    engine = database.readers()
     try:
-        with opened.connect() as connection:
+        with engine.connect() as connection:
             return revision(connection)
     finally:
-        opened.dispose()
+        engine.dispose()
 
 
 def revision(connection: Connection) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -21,12 +20,12 @@ def snapshot(engine: Engine) -> Iterator[Connection]:
     try:
         with engine.connect() as connection, connection.begin():
             yield connection
-    except (DBAPIError, PoolExhausted) as error:
+    except (DBAPIError, PoolExhausted, engine.dialect.loaded_dbapi.Error) as error:
         msg = f"the store cannot be read now: {said(error)}"
         raise Unavailable(msg) from error
 
 
-def said(error: DBAPIError | PoolExhausted | sqlite3.Error) -> str:
+def said(error: Exception) -> str:
     """What the database says of a fault, without what its wrappers say of themselves."""
     if isinstance(error, PoolExhausted):
         return "all connections are in use"

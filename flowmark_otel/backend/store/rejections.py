@@ -7,35 +7,40 @@ later ones are answered like all others but not kept.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeAlias
+
+from sqlalchemy import Connection, func, select
 
 from flowmark_otel.backend.judge import Rejected
-from flowmark_otel.backend.store import tables
+from flowmark_otel.backend.store import schema
+from flowmark_otel.backend.store.database import driver_of
+from flowmark_otel.backend.store.tables import Statements
+
+Scope: TypeAlias = tuple[int, str]
+"""Project and origin."""
 
 MAX_OF_EVENT_ID: Final = 16
 MAX_WITHOUT_ID: Final = 10_000
 
 
-def keep(connection: sqlite3.Connection, rejected: Sequence[Rejected]) -> None:
-    """Write those of the rejected events for which there is room, in order."""
+def keep(connection: Connection, statements: Statements, rejected: Sequence[Rejected]) -> None:
+    """Write those of the rejected events for which there is room, in order.
+
+    Nobody else may write rejections of these projects and origins until the transaction ends.
+    """
+    driver = driver_of(connection)
     held: dict[tuple[int, str, str], set[object]] = {}
-    for scope in {(each.project_id, each.origin) for each in rejected}:
-        wanted = {each.event_id for each in rejected if (each.project_id, each.origin) == scope} - {
-            ""
-        }
-        for event_id, digest, _ in tables.REJECTIONS.run(
-            connection, [(event_id,) for event_id in wanted], scope
-        ):
-            held.setdefault((*scope, str(event_id)), set()).add(digest)
-    free = {
-        scope: MAX_WITHOUT_ID - _without_id(connection, scope)
-        for scope in {(each.project_id, each.origin) for each in rejected if not each.event_id}
-    }
+    for scope in scopes(rejected):
+        wanted = {each.event_id for each in rejected if _scope(each) == scope} - {""}
+        named = [(event_id,) for event_id in wanted]
+        for event_id, digest, _ in statements.rejections.run(driver, named, scope):
+            held.setdefault((*scope, event_id), set()).add(digest)
+    without_id = scopes([each for each in rejected if not each.event_id])
+    free = {scope: MAX_WITHOUT_ID - _without_id(connection, scope) for scope in without_id}
     rows = []
     for each in rejected:
-        scope = (each.project_id, each.origin)
+        scope = _scope(each)
         digests = held.setdefault((*scope, each.event_id), set())
         if each.digest in digests:
             continue
@@ -43,12 +48,23 @@ def keep(connection: sqlite3.Connection, rejected: Sequence[Rejected]) -> None:
         if len(digests) < room:
             digests.add(each.digest)
             rows.append(each.row)
-    tables.INSERT_REJECTIONS.run(connection, rows)
+    statements.insert_rejections.run(driver, rows)
 
 
-def _without_id(connection: sqlite3.Connection, scope: tuple[int, str]) -> int:
-    counted: tuple[int] = connection.execute(
-        "SELECT count(*) FROM rejections WHERE project_id = ? AND origin = ? AND event_id = ''",
-        scope,
-    ).fetchone()
-    return counted[0]
+def scopes(rejected: Sequence[Rejected]) -> list[Scope]:
+    """Projects and origins of rejected events, each once and in one order whoever asks."""
+    return sorted({_scope(each) for each in rejected})
+
+
+def _scope(rejected: Rejected) -> Scope:
+    return rejected.project_id, rejected.origin
+
+
+def _without_id(connection: Connection, scope: Scope) -> int:
+    columns = schema.rejections.c
+    counted = connection.execute(
+        select(func.count()).where(
+            columns.project_id == scope[0], columns.origin == scope[1], columns.event_id == ""
+        )
+    )
+    return int(counted.scalar_one())

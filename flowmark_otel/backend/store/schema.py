@@ -149,7 +149,7 @@ events = Table(
     Column("sent_at", BigInteger, nullable=False),  # wrapped; 0 where unknown
     Column("received_at", BigInteger, nullable=False),
     Column("sender", BigInteger, nullable=False),  # senders.id
-    Column("dropped_attributes", Integer, nullable=False),
+    Column("dropped_attributes", BigInteger, nullable=False),
     Column("characters_replaced", SmallInteger, nullable=False),
     Column("attributes", LargeBinary, nullable=False),  # JSON object of all the envelope carries
     # I2: one row per event id; trace look-ups use the same index.

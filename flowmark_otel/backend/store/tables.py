@@ -1,4 +1,4 @@
-"""The statements of the writer, one per thing it reads or writes."""
+"""The statements of the writer, one per thing it reads or writes, in whatever dialect."""
 
 from __future__ import annotations
 
@@ -8,51 +8,61 @@ from sqlalchemy import Table
 
 from flowmark_otel.backend.known import Occurrence, Run
 from flowmark_otel.backend.store import schema
-from flowmark_otel.backend.store.statements import Insert, Lookup, Update
+from flowmark_otel.backend.store.database import Dialect
+
+_EVENT: Final = ("trace_id", "span_id", "part", "run", "event", "sent_at", "attributes")
+_EVENT_ID: Final = ("project_id", "trace_id", "span_id", "part", "origin")
+_REJECTION: Final = ("event_id", "digest", "code")
 
 
-def _columns(table: Table, alias: str) -> str:
-    return ", ".join(f"{alias}.{column.name}" for column in table.columns)
+def _columns(table: Table) -> tuple[str, ...]:
+    return tuple(f"t.{column.name}" for column in table.columns)
 
 
-INSERT_EVENTS: Final = Insert(schema.events)
-INSERT_RUNS: Final = Insert(schema.runs)
-INSERT_OCCURRENCES: Final = Insert(schema.occurrences)
-INSERT_SENDERS: Final = Insert(schema.senders)
-INSERT_REJECTIONS: Final = Insert(schema.rejections, without=("id",), ignore=True)
-UPDATE_RUNS: Final = Update(schema.runs, ("id",), Run.CHANGING)
-UPDATE_OCCURRENCES: Final = Update(schema.occurrences, ("run", "operation_id"), Occurrence.CHANGING)
-BIND_OCCURRENCES: Final = Update(
-    schema.occurrences, ("run", "operation_id"), (*Occurrence.BINDING, *Occurrence.CHANGING)
-)
+def _t(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"t.{name}" for name in names)
 
-EVENTS: Final = Lookup(
-    ("trace_id", "span_id", "part"),
-    "SELECT e.trace_id, e.span_id, e.part, e.run, e.event, e.sent_at, e.attributes"
-    " FROM given CROSS JOIN events AS e ON e.trace_id = given.trace_id"
-    " AND e.span_id = given.span_id AND e.part = given.part"
-    " AND e.project_id = ? AND e.origin = ?",
-)
-RUNS: Final = Lookup(
-    ("key",),
-    f"SELECT {_columns(schema.runs, 'r')}, e.sent_at, e.trace_id, e.span_id"  # noqa: S608  own names
-    " FROM given CROSS JOIN runs AS r ON r.key = given.key"
-    " LEFT JOIN events AS e ON e.id = r.end_event",
-)
-OCCURRENCES: Final = Lookup(
-    ("run", "operation_id"),
-    f"SELECT {_columns(schema.occurrences, 'o')} FROM given CROSS JOIN occurrences AS o"  # noqa: S608  own names
-    " ON o.run = given.run AND o.operation_id = given.operation_id",
-)
-PLACES: Final = Lookup(
-    ("run", "operation", "group_id", "number"),
-    "SELECT o.run, o.operation, o.group_id, o.number"
-    " FROM given CROSS JOIN occurrences AS o ON o.run = given.run"
-    " AND o.operation = given.operation AND o.group_id = given.group_id"
-    " AND o.number = given.number",
-)
-REJECTIONS: Final = Lookup(
-    ("event_id",),
-    "SELECT r.event_id, r.digest, r.code FROM given CROSS JOIN rejections AS r"
-    " ON r.event_id = given.event_id AND r.project_id = ? AND r.origin = ? ORDER BY r.id",
-)
+
+class Statements:
+    """All of them, rendered once for a store."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        runs, occurrences = schema.runs, schema.occurrences
+        self.insert_events = dialect.insert(schema.events, order=_EVENT_ID)
+        self.insert_runs = dialect.insert(runs)
+        self.insert_occurrences = dialect.insert(occurrences)
+        self.insert_rejections = dialect.insert(schema.rejections, without=("id",), ignore=True)
+        self.update_runs = dialect.update(runs, ("id",), Run.CHANGING)
+        self.update_occurrences = dialect.update(
+            occurrences, ("run", "operation_id"), Occurrence.CHANGING
+        )
+        self.bind_occurrences = dialect.update(
+            occurrences,
+            ("run", "operation_id"),
+            (*Occurrence.BINDING, *Occurrence.CHANGING),
+        )
+        self.events = dialect.seek(
+            schema.events,
+            ("trace_id", "span_id", "part"),
+            _t(_EVENT),
+            fixed=("project_id", "origin"),
+        )
+        self.runs = dialect.seek(
+            runs,
+            ("key",),
+            (*_columns(runs), "e.sent_at", "e.trace_id", "e.span_id"),
+            tail="LEFT JOIN events AS e ON e.id = t.end_event",
+        )
+        self.occurrences = dialect.seek(occurrences, ("run", "operation_id"), _columns(occurrences))
+        self.places = dialect.seek(
+            occurrences,
+            ("run", "operation", "group_id", "number"),
+            ("t.run", "t.operation", "t.group_id", "t.number"),
+        )
+        self.rejections = dialect.seek(
+            schema.rejections,
+            ("event_id",),
+            _t(_REJECTION),
+            fixed=("project_id", "origin"),
+            tail="ORDER BY t.id",
+        )

@@ -1,96 +1,142 @@
-"""One transaction of the writer: load what arrivals may meet, judge them, write what changed."""
+"""One transaction of a writer: load what arrivals may meet, judge them, write what changed."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from typing import Any, Final
+
+from sqlalchemy import Connection
 
 from flowmark_otel.backend.batch import Claim, Prepared, Verdict
 from flowmark_otel.backend.judge import Judge
 from flowmark_otel.backend.known import Known, Occurrence, Run
-from flowmark_otel.backend.store import rejections, tables
+from flowmark_otel.backend.store import rejections
+from flowmark_otel.backend.store.database import Database, Driver, Row, driver_of
 from flowmark_otel.backend.store.senders import Senders
+from flowmark_otel.backend.store.tables import Statements
 from flowmark_otel.backend.times import unwrap_time
 
 _RUN_COLUMNS: Final = 17
 
 
-def judge_and_write(
-    connection: sqlite3.Connection,
-    requests: Sequence[Prepared],
-    senders: Senders,
-    received_at: int,
-) -> list[Verdict]:
-    """Judge the requests one after the other and write the outcome; the caller commits.
+class Transactions:
+    """Runs them on one store; owns nothing that changes but ``senders``, of one writer thread.
 
-    ``received_at`` is epoch nanoseconds. The write lock must be held: ids are taken from what is
-    stored, so several processes may write by turns.
+    Everything that is judged within a run is guarded by the claim on it, so the order is: claim
+    the runs, sorted; learn the senders, sorted; read; judge; write runs, events sorted by their
+    ids, occurrences, rejections. Two transactions that claimed different runs can still meet at a
+    sender or an event id: then one waits for the other there, finds the row taken and runs again.
     """
-    known = load(connection, requests)
-    judge = Judge(known, received_at)
-    verdicts = [
-        judge.judge(request, senders.ids(connection, request.project_id, request.senders))
-        for request in requests
-    ]
-    write(connection, known, judge)
-    return verdicts
 
+    def __init__(self, database: Database, statements: Statements, senders: Senders) -> None:
+        self._database = database
+        self._statements = statements
+        self._senders = senders
 
-def load(connection: sqlite3.Connection, requests: Sequence[Prepared]) -> Known:
-    """What is stored of all that the events of the requests name; mostly nothing."""
-    next_event, next_run = connection.execute(
-        "SELECT coalesce((SELECT max(id) FROM events), 0) + 1,"
-        " coalesce((SELECT max(id) FROM runs), 0) + 1"
-    ).fetchone()
-    known = Known(next_event, next_run)
-    claims: list[Claim] = []
-    for scope in {(request.project_id, request.origin) for request in requests}:
-        ours: list[Claim] = [
-            event
+    def judge_and_write(
+        self, connection: Connection, requests: Sequence[Prepared], received_at: int
+    ) -> list[Verdict]:
+        """Judge the requests one after the other and write the outcome; the caller commits.
+
+        ``received_at`` is epoch nanoseconds.
+        """
+        known = self._load(connection, requests, received_at)
+        judge = Judge(known, received_at)
+        verdicts = [
+            judge.judge(request, self._senders.ids(request.project_id, request.senders))
             for request in requests
-            if (request.project_id, request.origin) == scope
-            for event in request.events
-            if isinstance(event, Claim)
         ]
-        _load_events(connection, known, scope, ours)
-        claims += ours
-    keys = [(key,) for key in {claim.run_key for claim in claims}]
-    for row in tables.RUNS.run(connection, keys):
-        run = _run(row)
-        known.runs[run.key] = run
-    if known.runs:
-        _load_operations(connection, known, claims)
-    return known
+        self._write(connection, known, judge)
+        return verdicts
 
+    def forget(self) -> None:
+        """Follow a rollback."""
+        self._senders.forget()
 
-def _load_events(
-    connection: sqlite3.Connection, known: Known, scope: tuple[int, str], claims: list[Claim]
-) -> None:
-    keys = [claim.envelope[1:4] for claim in claims]  # trace id, span id, part
-    row: Any
-    for row in tables.EVENTS.run(connection, keys, scope):
-        key = (scope[0], scope[1], row[0], row[1], row[2])
-        known.events[key] = (row[3], row[4], row[5], row[6])
+    def _load(
+        self, connection: Connection, requests: Sequence[Prepared], received_at: int
+    ) -> Known:
+        """What is stored of all that the events of the requests name; mostly nothing."""
+        claims: dict[tuple[int, str], list[Claim]] = {}
+        for request in requests:
+            claims.setdefault((request.project_id, request.origin), []).extend(
+                event for event in request.events if isinstance(event, Claim)
+            )
+        named: dict[bytes, Row] = {
+            claim.run_key: (claim.run_key, *scope, *claim.run)
+            for scope, ours in claims.items()
+            for claim in ours
+        }
+        made = self._database.claim(connection, list(named.values()), received_at)
+        self._senders.load(
+            connection,
+            {(request.project_id, one) for request in requests for one in request.senders},
+        )
+        known = Known(
+            self._database.event_ids(connection, sum(map(len, claims.values()))),
+            self._database.run_ids(connection),
+        )
+        driver = driver_of(connection)
+        for row in self._statements.runs.run(driver, [(key,) for key in named]):
+            run = _run(row)
+            run.claimed = run.key in made
+            known.runs[run.key] = run
+        for scope, ours in claims.items():
+            self._load_events(driver, known, scope, ours)
+            self._load_operations(driver, known, ours, made)
+        return known
 
+    def _load_events(
+        self, driver: Driver, known: Known, scope: tuple[int, str], claims: list[Claim]
+    ) -> None:
+        keys = [claim.envelope[1:4] for claim in claims]  # trace id, span id, part
+        for row in self._statements.events.run(driver, keys, scope):
+            key = (scope[0], scope[1], row[0], row[1], row[2])
+            known.events[key] = (row[3], row[4], row[5], row[6])
 
-def _load_operations(connection: sqlite3.Connection, known: Known, claims: list[Claim]) -> None:
-    named: set[tuple[int, str]] = set()
-    places: set[tuple[int, str, str, int]] = set()
-    for claim in claims:
-        run = known.runs.get(claim.run_key)
-        if run is None or claim.operation is None or claim.operation_id is None:
-            continue
-        named.add((run.id, claim.operation_id))
-        if claim.group_id is not None and claim.number is not None:
-            places.add((run.id, claim.operation, claim.group_id, claim.number))
-    row: Any
-    for row in tables.OCCURRENCES.run(connection, list(named)):
-        found = Occurrence(*row)
-        found.stored, found.changed, found.claimed = True, False, found.fields is None
-        known.occurrences[found.run, found.operation_id] = found
-    for row in tables.PLACES.run(connection, list(places)):
-        known.places.add(row)
+    def _load_operations(
+        self, driver: Driver, known: Known, claims: list[Claim], made: set[bytes]
+    ) -> None:
+        named: set[tuple[int, str]] = set()
+        places: set[tuple[int, str, str, int]] = set()
+        for claim in claims:
+            run = known.runs.get(claim.run_key)
+            if run is None or claim.operation is None or claim.operation_id is None:
+                continue
+            if claim.run_key in made:
+                continue
+            named.add((run.id, claim.operation_id))
+            if claim.group_id is not None and claim.number is not None:
+                places.add((run.id, claim.operation, claim.group_id, claim.number))
+        for row in self._statements.occurrences.run(driver, list(named)):
+            found = Occurrence(*row)
+            found.stored, found.changed, found.claimed = True, False, found.fields is None
+            known.occurrences[found.run, found.operation_id] = found
+        for run_id, operation, group_id, number in self._statements.places.run(
+            driver, list(places)
+        ):
+            known.places.add((run_id, operation, group_id, number))
+
+    def _write(self, connection: Connection, known: Known, judge: Judge) -> None:
+        """Write all that the judge decided."""
+        driver, statements = driver_of(connection), self._statements
+        unneeded = [run.key for run in known.runs.values() if run.claimed]
+        if unneeded:
+            self._database.unclaim(connection, unneeded)
+        runs = [run for run in known.runs.values() if run.changed]
+        found = [each for each in known.occurrences.values() if each.changed]
+        stored = [each for each in found if each.stored]
+        statements.insert_runs.run(driver, [run.row() for run in runs if not run.stored])
+        statements.update_runs.run(driver, [run.update() for run in runs if run.stored])
+        statements.insert_events.run_flat(driver, judge.events)
+        statements.insert_occurrences.run(driver, [each.row() for each in found if not each.stored])
+        statements.update_occurrences.run(
+            driver, [each.update() for each in stored if not each.claimed]
+        )
+        statements.bind_occurrences.run(driver, [each.update() for each in stored if each.claimed])
+        if judge.rejected:
+            self._database.lock_rejections(connection, rejections.scopes(judge.rejected))
+            rejections.keep(connection, statements, judge.rejected)
 
 
 def _run(row: Any) -> Run:  # noqa: ANN401  a row of the driver
@@ -99,20 +145,3 @@ def _run(row: Any) -> Run:  # noqa: ANN401  a row of the driver
     run = Run(*row[:_RUN_COLUMNS])
     run.end_order, run.stored, run.changed = order, True, False
     return run
-
-
-def write(connection: sqlite3.Connection, known: Known, judge: Judge) -> None:
-    """Write all that the judge decided."""
-    runs = [run for run in known.runs.values() if run.changed]
-    found = [each for each in known.occurrences.values() if each.changed]
-    stored = [each for each in found if each.stored]
-    tables.INSERT_RUNS.run(connection, [run.row() for run in runs if not run.stored])
-    tables.UPDATE_RUNS.run(connection, [run.update() for run in runs if run.stored])
-    tables.INSERT_EVENTS.run_flat(connection, judge.events)
-    tables.INSERT_OCCURRENCES.run(connection, [each.row() for each in found if not each.stored])
-    tables.UPDATE_OCCURRENCES.run(
-        connection, [each.update() for each in stored if not each.claimed]
-    )
-    tables.BIND_OCCURRENCES.run(connection, [each.update() for each in stored if each.claimed])
-    if judge.rejected:
-        rejections.keep(connection, judge.rejected)

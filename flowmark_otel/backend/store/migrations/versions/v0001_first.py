@@ -137,7 +137,7 @@ def _events() -> None:
         sa.Column("sent_at", sa.BigInteger(), nullable=False),
         sa.Column("received_at", sa.BigInteger(), nullable=False),
         sa.Column("sender", sa.BigInteger(), nullable=False),
-        sa.Column("dropped_attributes", sa.Integer(), nullable=False),
+        sa.Column("dropped_attributes", sa.BigInteger(), nullable=False),
         sa.Column("characters_replaced", sa.SmallInteger(), nullable=False),
         sa.Column("attributes", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("id"),

@@ -13,19 +13,59 @@ from functools import lru_cache
 from itertools import chain
 from typing import Final
 
-from sqlalchemy import ClauseElement, Table, bindparam, insert
+from sqlalchemy import Table, bindparam, insert
 from sqlalchemy.dialects import sqlite
-from sqlalchemy.sql.compiler import SQLCompiler
+
+from flowmark_otel.backend.store.database import Row
 
 MAX_VARIABLES: Final = 32_766
 _LARGEST: Final = 1024
 DIALECT: Final = sqlite.dialect(paramstyle="qmark")
 
 
+class Statements:
+    """Implements ``database.Dialect``."""
+
+    def insert(
+        self,
+        table: Table,
+        *,
+        without: Sequence[str] = (),
+        order: Sequence[str] = (),
+        ignore: bool = False,
+    ) -> Insert:
+        """Rows of a table, many a statement."""
+        return Insert(table, without=without, order=order, ignore=ignore)
+
+    def update(self, table: Table, key: Sequence[str], columns: Sequence[str]) -> Update:
+        """Columns of many rows a statement."""
+        return Update(table, key, columns)
+
+    def seek(
+        self,
+        table: Table,
+        keys: Sequence[str],
+        columns: Sequence[str],
+        *,
+        fixed: Sequence[str] = (),
+        tail: str = "",
+    ) -> Seek:
+        """Rows by many keys a statement."""
+        return Seek(table, keys, columns, fixed=fixed, tail=tail)
+
+
 class Insert:
     """Inserts rows given as tuples of all columns of a table, in their order."""
 
-    def __init__(self, table: Table, *, without: Sequence[str] = (), ignore: bool = False) -> None:
+    def __init__(
+        self,
+        table: Table,
+        *,
+        without: Sequence[str] = (),
+        order: Sequence[str] = (),
+        ignore: bool = False,
+    ) -> None:
+        del order  # there is one writer
         columns = [column.name for column in table.columns if column.name not in without]
         compiled = insert(table).values({name: bindparam(name) for name in columns})
         if ignore:
@@ -79,26 +119,37 @@ class Update:
         return f"{self._head}{', '.join([self._group] * rows)}{self._tail}"
 
 
-class Lookup:
+class Seek:
     """Selects what many keys name: a join of the given keys with an index, seek by seek.
 
     A ``CROSS JOIN`` fixes the order of the loops; ``IN (VALUES …)`` scans the index instead.
-    ``body`` is the statement after the keys, which it reads as the table ``given``.
     """
 
-    def __init__(self, names: Sequence[str], body: str) -> None:
-        self._head = f"WITH given ({', '.join(names)}) AS (VALUES "
-        self._tail = f") {body}"
-        self._group = f"({', '.join('?' * len(names))})"
-        self._width = len(names)
+    def __init__(
+        self,
+        table: Table,
+        keys: Sequence[str],
+        columns: Sequence[str],
+        *,
+        fixed: Sequence[str] = (),
+        tail: str = "",
+    ) -> None:
+        on = [f"t.{key} = given.{key}" for key in keys] + [f"t.{name} = ?" for name in fixed]
+        self._head = f"WITH given ({', '.join(keys)}) AS (VALUES "
+        self._tail = (
+            f") SELECT {', '.join(columns)} FROM given CROSS JOIN {table.name} AS t"  # noqa: S608  own names
+            f" ON {' AND '.join(on)} {tail}"
+        )
+        self._group = f"({', '.join('?' * len(keys))})"
+        self._width = len(keys)
 
     def run(
         self,
         connection: sqlite3.Connection,
         keys: Sequence[Sequence[object]],
         fixed: Sequence[object] = (),
-    ) -> Iterator[tuple[object, ...]]:
-        """The rows that the keys name; ``fixed`` are the parameters of the body itself."""
+    ) -> Iterator[Row]:
+        """The rows that the keys name; ``fixed`` are the values of the fixed columns."""
         for start, stop in chunks(len(keys), self._width, spare=len(fixed)):
             parameters = [*chain.from_iterable(keys[start:stop]), *fixed]
             yield from connection.execute(self.text(stop - start), parameters).fetchall()
@@ -120,13 +171,3 @@ def chunks(rows: int, width: int, *, spare: int = 0) -> Iterator[tuple[int, int]
             size //= 2
         yield start, start + size
         start += size
-
-
-def execute(connection: sqlite3.Connection, statement: ClauseElement) -> sqlite3.Cursor:
-    """Run a statement of SQLAlchemy's on the writer's connection; for what is done rarely."""
-    compiled = statement.compile(dialect=DIALECT)
-    if not isinstance(compiled, SQLCompiler):
-        msg = f"{statement!r} is no statement that takes parameters"
-        raise TypeError(msg)
-    parameters = [compiled.params[name] for name in compiled.positiontup or ()]
-    return connection.execute(str(compiled), parameters)
