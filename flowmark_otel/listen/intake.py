@@ -142,13 +142,25 @@ class Intake:
 def refusal(error: Exception, where: str) -> Refusal:
     """How an error is answered; one that nobody foresaw is logged and reads as unavailable.
 
-    Its message is not logged, since drivers quote the values they were given.
+    Its message is not logged, since drivers quote the values they were given. The error's traces
+    are cut: they hold the request's body, in a cycle that may live for many requests more.
     """
+    told = error
     if not isinstance(error, RequestError):
         frames = traceback.extract_tb(error.__traceback__)[-_SHOWN_FRAMES:]
         shown = " < ".join(f"{frame.name}:{frame.lineno}" for frame in reversed(frames))
         _log.error("%s failed: %s in %s", where, type(error).__name__, shown)
         error = Unavailable("the request could not be judged")
     answer = ANSWERS[outcome_of(error)]
+    _let_go(told)
     retry_after = None if error.permanent else error.retry_after
     return Refusal(answer, str(error), retry_after)
+
+
+def _let_go(error: BaseException) -> None:
+    chain: list[BaseException | None] = [error]
+    while chain:
+        each = chain.pop()
+        if each is not None and each.__traceback__ is not None:
+            each.__traceback__ = None
+            chain += (each.__cause__, each.__context__)

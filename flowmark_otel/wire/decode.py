@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from flowmark_otel.model import LogRecord, Refused, Resource, Span
 from flowmark_otel.wire import decode_json
+from flowmark_otel.wire.budget import Budget
 from flowmark_otel.wire.decode_protobuf import Decoder, decode_resource
 from flowmark_otel.wire.scan import Marked, scan
 
@@ -25,22 +26,22 @@ class Item(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A request's marked items; ``items`` counts all, and may be 0 where nothing is marked."""
+    """A request's marked items; ``items`` counts all."""
 
     items: int
     marked: list[Item]
 
 
 def decode_traces(body: bytes, encoding: str) -> Request:
-    """The marked spans of an ExportTraceServiceRequest. Raises Unparsable."""
+    """The marked spans of an ExportTraceServiceRequest. Raises Unparsable, TooLarge."""
     if encoding == JSON:
         return _of_json(decode_json.decode(body, decode_json.TRACES))
     scanned = scan(body)
-    decoder, resources = Decoder(), _Resources()
+    decoder, resources = Decoder(scanned.budget), _Resources(scanned.budget)
     return Request(
         scanned.items,
         [
-            Item(mark.position, resource, decoder.span(mark.item, resource))
+            Item(mark.position, resource, decoder.span(mark.item and body[mark.item], resource))
             for mark in scanned.marked
             for resource in (resources.of(mark),)
         ],
@@ -48,15 +49,15 @@ def decode_traces(body: bytes, encoding: str) -> Request:
 
 
 def decode_logs(body: bytes, encoding: str) -> Request:
-    """The marked records of an ExportLogsServiceRequest. Raises Unparsable."""
+    """The marked records of an ExportLogsServiceRequest. Raises Unparsable, TooLarge."""
     if encoding == JSON:
         return _of_json(decode_json.decode(body, decode_json.LOGS))
     scanned = scan(body)
-    decoder, resources = Decoder(), _Resources()
+    decoder, resources = Decoder(scanned.budget), _Resources(scanned.budget)
     return Request(
         scanned.items,
         [
-            Item(mark.position, resources.of(mark), decoder.log(mark.item))
+            Item(mark.position, resources.of(mark), decoder.log(mark.item and body[mark.item]))
             for mark in scanned.marked
         ],
     )
@@ -69,12 +70,13 @@ def _of_json(decoded: decode_json.Decoded) -> Request:
 class _Resources:
     """The resource of each group, decoded once: items of a group share one bytes object."""
 
-    def __init__(self) -> None:
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
         self._raw: bytes | None = None
         self._decoded = Resource()
 
     def of(self, mark: Marked) -> Resource:
         if mark.resource is not self._raw:
             self._raw = mark.resource
-            self._decoded = decode_resource(mark.resource)
+            self._decoded = decode_resource(mark.resource, self._budget)
         return self._decoded

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 from flowmark_otel import names
 from flowmark_otel.errors import Unparsable
 from flowmark_otel.model import LogRecord, Misshapen, Refused, Resource, Span, SpanEvent
+from flowmark_otel.wire.budget import Budget, OverBudgetError, admit_json
 
 
 class Names(NamedTuple):
@@ -45,6 +46,7 @@ class _WrongShapeError(Exception):
 
 _INTEGER: Final = re.compile(r"-?[0-9]{1,40}")
 _READ_EVENTS: Final = (names.EXCEPTION_EVENT, names.ATTEMPT_OBSERVED)
+_REPEATED: Final = ("attributes", "events", "links")
 _ERROR: Final = 2
 _ERROR_CODES: Final = {
     "STATUS_CODE_UNSET": False,
@@ -54,21 +56,27 @@ _ERROR_CODES: Final = {
 
 
 def decode(body: bytes, shape: Names) -> Decoded:
-    """The marked items of a request. Raises Unparsable."""
+    """The marked items of a request. Raises Unparsable, TooLarge."""
+    admit_json(body)
     document = _load(body)
     if not isinstance(document, dict):
         msg = f"the body is no JSON object: it is a {type(document).__name__}"
         raise Unparsable(msg)
     marked: list[tuple[int, Resource, Span | LogRecord | Refused]] = []
     position = 0
+    budget = Budget()
     for group in _objects(document, shape.groups, "the body"):
+        budget.items(1)
         resource: Resource | None = None
         for scope in _objects(group, shape.scopes, shape.groups):
-            for item in _list(scope, shape.items, shape.scopes):
+            items = _list(scope, shape.items, shape.scopes)
+            budget.items(1 + len(items))
+            for item in items:
                 if _is_marked(item):
                     if resource is None:
                         resource = _resource(group)
-                    marked.append((position, resource, _record(item, resource, shape)))
+                    record = _record(item, resource, shape, budget)
+                    marked.append((position, resource, record))
                 position += 1
     return Decoded(position, marked)
 
@@ -134,14 +142,21 @@ def _is_marked(item: object) -> bool:
     )
 
 
-def _record(item: dict[str, Any], resource: Resource, shape: Names) -> Span | LogRecord | Refused:
+def _record(
+    item: dict[str, Any], resource: Resource, shape: Names, budget: Budget
+) -> Span | LogRecord | Refused:
     try:
-        return _log(item) if shape.is_log else _span(item, resource)
-    except _WrongShapeError as error:
+        budget.fields(sum(map(_length, map(item.get, _REPEATED))))
+        return _log(item) if shape.is_log else _span(item, resource, budget)
+    except (_WrongShapeError, OverBudgetError) as error:
         return Refused(names.INVALID, str(error))
 
 
-def _span(item: dict[str, Any], resource: Resource) -> Span:
+def _length(value: object) -> int:
+    return len(value) if isinstance(value, list) else 0
+
+
+def _span(item: dict[str, Any], resource: Resource, budget: Budget) -> Span:
     return Span(
         _id(item, "traceId"),
         _id(item, "spanId"),
@@ -151,7 +166,7 @@ def _span(item: dict[str, Any], resource: Resource) -> Span:
         _failed(item),
         _attributes(item, "attributes"),
         resource.service_name,
-        _events(item),
+        _events(item, budget),
         _unsigned(item, "droppedAttributesCount"),
     )
 
@@ -167,20 +182,21 @@ def _log(item: dict[str, Any]) -> LogRecord:
     )
 
 
-def _events(item: dict[str, Any]) -> list[SpanEvent]:
+def _events(item: dict[str, Any], budget: Budget) -> list[SpanEvent]:
     events = item.get("events")
     if events is None:
         return []
     if not isinstance(events, list):
         msg = "events is no list"
         raise _WrongShapeError(msg)
-    return [
-        SpanEvent(
-            name, _unsigned(event, "timeUnixNano"), _attributes(event, "attributes", all_=True)
-        )
-        for event in events
-        if isinstance(event, dict) and (name := event.get("name")) in _READ_EVENTS
-    ]
+    found = []
+    for event in events:
+        if isinstance(event, dict) and (name := event.get("name")) in _READ_EVENTS:
+            budget.items(1)
+            budget.fields(_length(event.get("attributes")))
+            attributes = _attributes(event, "attributes", all_=True)
+            found.append(SpanEvent(name, _unsigned(event, "timeUnixNano"), attributes))
+    return found
 
 
 def _failed(item: dict[str, Any]) -> bool:

@@ -11,28 +11,37 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Status
 from flowmark_otel import names
 from flowmark_otel.model import LogRecord, Misshapen, Refused, Resource, Span, SpanEvent
 from flowmark_otel.wire import shallow
+from flowmark_otel.wire.budget import PLAIN, Budget, OverBudgetError
 from flowmark_otel.wire.scan import MARK
 
 _READ_EVENTS: Final = (names.EXCEPTION_EVENT.encode(), names.ATTEMPT_OBSERVED.encode())
 _ERROR_TYPE: Final = names.ERROR_TYPE.encode()[: len(MARK)]
 _UNDECODABLE: Final = "the item cannot be decoded; its bytes are no valid protobuf message"
+_OVER_BUDGET: Final = Refused(names.INVALID, str(OverBudgetError()))
 
 
 class Decoder:
     """Reads the items of one request; equal attributes of different items are decoded once.
 
-    The memo lives as long as the request and holds no more than its bytes.
+    The memo lives as long as the request and holds no more than its bytes. What an item is made of
+    is taken from the request's budget; of a long one it was taken already where it was found.
     """
 
-    __slots__ = ("_memo",)
+    __slots__ = ("_budget", "_memo")
 
-    def __init__(self) -> None:
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
         self._memo: dict[bytes, tuple[str, object]] = {}
 
-    def span(self, item: bytes, resource: Resource) -> Span | Refused:
-        """One span, as far as folding reads it."""
+    def span(self, item: bytes | None, resource: Resource) -> Span | Refused:
+        """One span, as far as folding reads it. Raises TooLarge for the request."""
+        if item is None:
+            return _OVER_BUDGET
         try:
             message = shallow.Span.FromString(item)
+            if len(item) <= PLAIN:
+                parts = len(message.attributes) + len(message.events) + len(message.links)
+                self._budget.fields(parts)
             return Span(
                 message.trace_id,
                 message.span_id,
@@ -47,13 +56,21 @@ class Decoder:
             )
         except DecodeError:
             return Refused(names.INVALID, _UNDECODABLE)
+        except OverBudgetError:
+            return _OVER_BUDGET
 
-    def log(self, item: bytes) -> LogRecord | Refused:
-        """One log record, as far as an envelope's reader needs it."""
+    def log(self, item: bytes | None) -> LogRecord | Refused:
+        """One log record, as far as an envelope's reader needs it. Raises TooLarge."""
+        if item is None:
+            return _OVER_BUDGET
         try:
             message = shallow.LogRecord.FromString(item)
+            if len(item) <= PLAIN:
+                self._budget.fields(len(message.attributes))
         except DecodeError:
             return Refused(names.INVALID, _UNDECODABLE)
+        except OverBudgetError:
+            return _OVER_BUDGET
         return LogRecord(
             _text(message.event_name),
             message.trace_id,
@@ -69,6 +86,8 @@ class Decoder:
         for raw in events:
             event = shallow.SpanEvent.FromString(raw)
             if event.name in _READ_EVENTS:
+                self._budget.items(1)
+                self._budget.fields(len(event.attributes))
                 attributes = dict(map(_pair, event.attributes))
                 found.append(SpanEvent(_text(event.name), event.time_unix_nano, attributes))
         return found
@@ -97,11 +116,12 @@ class Decoder:
         return found
 
 
-def decode_resource(raw: bytes) -> Resource:
-    """The service an item came from; what cannot be decoded is unknown."""
+def decode_resource(raw: bytes, budget: Budget) -> Resource:
+    """The service an item came from; what cannot be decoded is unknown. Raises TooLarge."""
     try:
         pairs = shallow.Resource.FromString(raw).attributes
-    except DecodeError:
+        budget.fields(len(pairs))
+    except (DecodeError, OverBudgetError):
         return Resource()
     found = dict(_pair(pair) for pair in pairs if b"service." in pair)
     return Resource(

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.bench import client, ingest, reading, startup
+from tests.bench import bomb, client, ingest, reading, startup
 from tests.bench.report import Figure, show
 
 BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
@@ -14,6 +14,7 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "ingest": ingest.measure,
     "reading": reading.measure,
     "client": client.measure,
+    "bomb": bomb.measure,
 }
 
 
