@@ -34,6 +34,7 @@ from flowmark_otel.config import ServeOptions
 from flowmark_otel.errors import ConfigurationError
 from flowmark_otel.listen import health, http
 from flowmark_otel.listen.intake import Intake
+from flowmark_otel.listen.memory import return_large_buffers
 from flowmark_otel.listen.serving import Listeners, Tls
 from flowmark_otel.model import Principal
 
@@ -169,6 +170,7 @@ def run(options: ServeOptions, announce: Callable[[Started], None]) -> None:
     So does ``STOP_SECONDS`` after the first, since nothing acknowledged depends on an orderly end.
     ``announce`` is called once, before the ready line: it shows the keys of a new store.
     """
+    return_large_buffers()
     asyncio.run(_serve(options, announce))
 
 

@@ -17,6 +17,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as aio_health
 
 from flowmark_otel.errors import Unparsable
+from flowmark_otel.listen.admission import Ticket
+from flowmark_otel.listen.connections import MAX_CONNECTIONS
 from flowmark_otel.listen.inflate import GZIP_MAGIC
 from flowmark_otel.listen.intake import Intake, Refusal, refusal
 from flowmark_otel.listen.protocol import Encoding, Reply, Signal
@@ -34,6 +36,24 @@ RETRY_TRAILER: Final = "google.rpc.retryinfo-bin"
 _CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
 _IDENTITY_AND_GZIP: Final = 0b101
 _MARGIN: Final = 1024
+
+_BOUNDS: Final = (
+    # What is not read yet is held back by its sender: no more than this of each message comes.
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", 1024 * 1024),
+    ("grpc.max_metadata_size", 16 * 1024),
+    ("grpc.absolute_max_metadata_size", 64 * 1024),
+    ("grpc.max_concurrent_streams", 128),
+    ("grpc.max_allowed_incoming_connections", MAX_CONNECTIONS),
+    # Whoever connects and says nothing, or stops answering, is let go.
+    ("grpc.server_handshake_timeout_ms", 10_000),
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    # Clients of a project's own pace may ask whether the connection stands, with or without calls.
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+    ("grpc.max_connection_idle_ms", 300_000),
+)
 
 _Context = grpc.aio.ServicerContext[bytes, bytes]
 _Judge = Callable[[_Context], Awaitable[bytes]]
@@ -61,6 +81,7 @@ def new_server(intake: Intake) -> tuple[grpc.aio.Server, aio_health.HealthServic
             ("grpc.max_receive_message_length", intake.max_request_bytes + _MARGIN),
             ("grpc.per_message_decompression", 0),
             ("grpc.compression_enabled_algorithms_bitset", _IDENTITY_AND_GZIP),
+            *_BOUNDS,
         ]
     )
     services = _Services(intake)
@@ -98,14 +119,18 @@ class _Services:
 
     async def _export(self, context: _Context, signal: Signal) -> bytes:
         principal = self._intake.authenticate_export(_values(context, "authorization"), [])
-        body = await self._message(context)
         user_agent = next(iter(_values(context, "user-agent")), None)
-        reply = await self._intake.accept(signal, Encoding.PROTOBUF, body, principal, user_agent)
+        with self._intake.admission.enter() as ticket:
+            body = await self._message(context, ticket)
+            reply = await self._intake.accept(
+                signal, Encoding.PROTOBUF, body, principal, user_agent, ticket
+            )
         return _success(reply)
 
     async def _capabilities(self, context: _Context) -> bytes:
         self._intake.authenticate_query(_values(context, "authorization"))
-        _parse(acceptance_pb2.CapabilitiesRequest(), await self._message(context))
+        with self._intake.admission.enter() as ticket:
+            _parse(acceptance_pb2.CapabilitiesRequest(), await self._message(context, ticket))
         capabilities, backend_id = self._intake.accepting.capabilities()
         answer = acceptance_pb2.CapabilitiesResponse(
             capabilities=capabilities, backend_id=backend_id
@@ -115,22 +140,24 @@ class _Services:
     async def _status(self, context: _Context) -> bytes:
         principal = self._intake.authenticate_query(_values(context, "authorization"))
         request = acceptance_pb2.StatusRequest()
-        _parse(request, await self._message(context))
+        with self._intake.admission.enter() as ticket:
+            _parse(request, await self._message(context, ticket))
+            found = await self._intake.status(list(request.event_ids), principal)
         answer = acceptance_pb2.StatusResponse()
-        for event_id, state, digest, code in await self._intake.status(
-            list(request.event_ids), principal
-        ):
+        for event_id, state, digest, code in found:
             answer.events.add(event_id=event_id, state=state, digest=digest or "", code=code or "")
         return answer.SerializeToString()
 
-    async def _message(self, context: _Context) -> bytes:
+    async def _message(self, context: _Context, ticket: Ticket) -> bytes:
         """The one message of the call, gunzipped.
 
         With grpc's own decompression off its flag is not to be seen; but no message of ours can
         begin with the first byte of gzip's magic number, which has wire type 7.
         """
-        body = await self._intake.read(_one_message(context))
-        return await self._intake.inflate(body) if body.startswith(GZIP_MAGIC) else body
+        reading = self._intake.reads.read(lambda: _one_message(context))
+        body = await self._intake.read(reading)
+        ticket.grow(len(body))
+        return await self._intake.inflate(body, ticket) if body.startswith(GZIP_MAGIC) else body
 
 
 def _guarded(judge: _Judge, where: str) -> _Handler:

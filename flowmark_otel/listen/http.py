@@ -19,6 +19,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 
 from flowmark_otel.errors import Unparsable, UnsupportedMedia
+from flowmark_otel.listen.admission import Ticket
 from flowmark_otel.listen.cors import PagesMaySend
 from flowmark_otel.listen.intake import MAX_STATUS_BYTES, Intake, Refusal, refusal
 from flowmark_otel.listen.protocol import Encoding, Reply, Signal
@@ -111,9 +112,11 @@ class _Doors:
         if encoding is None:
             msg = "the content type must be application/x-protobuf or application/json"
             raise UnsupportedMedia(msg)
-        body = await self._body(request, self._intake.max_request_bytes)
-        user_agent = request.headers.get("user-agent")
-        reply = await self._intake.accept(signal, encoding, body, principal, user_agent)
+        limit = self._intake.max_request_bytes
+        with self._intake.admission.enter(self._announced(request, limit)) as ticket:
+            body = await self._body(request, limit, ticket)
+            user_agent = request.headers.get("user-agent")
+            reply = await self._intake.accept(signal, encoding, body, principal, user_agent, ticket)
         return _reply(reply, encoding)
 
     async def _capabilities(self, request: Request) -> Response:
@@ -126,33 +129,41 @@ class _Doors:
         if _encoding_of(request) is not Encoding.JSON:
             msg = "the content type must be application/json"
             raise UnsupportedMedia(msg)
-        event_ids = _event_ids(await self._body(request, MAX_STATUS_BYTES))
-        found = await self._intake.status(event_ids, principal)
+        limit = MAX_STATUS_BYTES
+        with self._intake.admission.enter(self._announced(request, limit)) as ticket:
+            event_ids = _event_ids(await self._body(request, limit, ticket))
+            found = await self._intake.status(event_ids, principal)
         rows = [
             {"eventId": event_id, "state": state, "digest": digest, "code": code}
             for event_id, state, digest, code in found
         ]
         return _json({"events": rows})
 
-    async def _body(self, request: Request, limit: int) -> bytes:
+    def _announced(self, request: Request, limit: int) -> int:
+        """The body's length as its head says it, 0 where it does not; refused over the limit."""
+        length = request.headers.get("content-length", "")
+        announced = int(length) if length.isdecimal() else 0
+        if announced > limit:
+            raise self._intake.too_large(limit)
+        return announced
+
+    async def _body(self, request: Request, limit: int, ticket: Ticket) -> bytes:
         """The body, decompressed; neither form of it passes ``limit`` bytes."""
         coding = request.headers.get("content-encoding", "").strip().lower()
         if coding not in {"", "identity", "gzip"}:
             msg = "the content encoding must be gzip or identity"
             raise UnsupportedMedia(msg)
-        length = request.headers.get("content-length", "")
-        if length.isdecimal() and int(length) > limit:
-            raise self._intake.too_large(limit)
-        body = await self._intake.read(self._collect(request, limit))
-        return await self._intake.inflate(body, limit) if coding == "gzip" else body
+        body = await self._intake.read(self._collect(request, limit, ticket))
+        return await self._intake.inflate(body, ticket, limit) if coding == "gzip" else body
 
-    async def _collect(self, request: Request, limit: int) -> bytes:
+    async def _collect(self, request: Request, limit: int, ticket: Ticket) -> bytes:
         parts: list[bytes] = []
         room = limit
         async for part in request.stream():
             room -= len(part)
             if room < 0:
                 raise self._intake.too_large(limit)
+            ticket.grow(len(part))
             parts.append(part)
         return b"".join(parts)
 

@@ -6,6 +6,7 @@ Fault rows 16 and 17.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from typing import Final
 
 from flowmark_otel.errors import TooLarge, Unparsable
@@ -15,11 +16,13 @@ MAX_MEMBERS: Final = 1024
 
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _STEP: Final = 64 * 1024
+_PIECE: Final = 1024 * 1024
 
 
-def gunzip(body: bytes, limit: int) -> bytes:
+def gunzip(body: bytes, limit: int, grow: Callable[[int], None] | None = None) -> bytes:
     """Decompress a gzip body of one or more members into at most ``limit`` bytes.
 
+    ``grow`` is told of every piece's length and raises where there is no room for it.
     Raises TooLarge beyond ``limit`` bytes or ``MAX_MEMBERS`` members, Unparsable if the body is
     corrupt, cut short, or goes on after its last member.
     """
@@ -38,7 +41,8 @@ def gunzip(body: bytes, limit: int) -> bytes:
                 msg = f"the gzip body has more than {MAX_MEMBERS} members"
                 raise TooLarge(msg)
             try:
-                part = member.decompress(left, room)
+                # In pieces: a step of a bomb is a thousand times as long as it looks.
+                part = member.decompress(left, min(room, _PIECE))
             except zlib.error as error:
                 msg = "the gzip body is corrupt"
                 raise Unparsable(msg) from error
@@ -46,8 +50,10 @@ def gunzip(body: bytes, limit: int) -> bytes:
             if room <= 0:
                 msg = f"the decompressed body is over the limit of {limit} bytes"
                 raise TooLarge(msg)
+            if grow is not None:
+                grow(len(part))
             parts.append(part)
-            left = member.unused_data
+            left = member.unused_data if member.eof else member.unconsumed_tail
     if not member.eof:
         msg = "the gzip body is cut short"
         raise Unparsable(msg)

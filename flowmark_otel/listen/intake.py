@@ -1,7 +1,7 @@
 """What both transports share: who is calling, bounded bodies, bounded time, one way to refuse.
 
-Order of a request, on both: authenticate, read, decompress, judge, answer. Nothing is read from a
-caller that has no key, so that a large body costs nobody but its sender.
+Order of a request, on both: authenticate, admit, read, decompress, judge, answer. Nothing is read
+from a caller that has no key, so that a large body costs nobody but its sender.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import logging
 import traceback
 from collections.abc import Awaitable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
 from flowmark_otel import names
@@ -22,7 +22,9 @@ from flowmark_otel.errors import (
     Unavailable,
     Unparsable,
 )
+from flowmark_otel.listen.admission import Admission, Reads, Ticket
 from flowmark_otel.listen.inflate import gunzip
+from flowmark_otel.listen.memory import give_back_soon
 from flowmark_otel.listen.protocol import Accepting, Encoding, Reply, Signal
 from flowmark_otel.model import Principal
 from flowmark_otel.wire.outcome import ANSWERS, Answer, outcome_of
@@ -49,8 +51,9 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """The door of one backend or collector; both transports share it and keep no state in it.
+    """The door of one backend or collector; both transports share it.
 
+    Its state is in ``admission`` and ``reads``.
     ``max_request_bytes`` bounds a body, before and after decompression. ``read_timeout`` bounds
     the arrival of one body, ``judge_timeout`` its judgement; both in seconds.
     """
@@ -59,6 +62,8 @@ class Intake:
     max_request_bytes: int = MAX_REQUEST_BYTES
     read_timeout: float = 60.0
     judge_timeout: float = 120.0
+    admission: Admission = field(default_factory=lambda: Admission(after_large=give_back_soon))
+    reads: Reads = field(default_factory=Reads)
 
     def authenticate(self, authorizations: list[str]) -> Principal:
         """Who is calling; a request that names two keys is nobody's (contract, "Projects")."""
@@ -96,12 +101,12 @@ class Intake:
             msg = f"the request did not arrive within {self.read_timeout:g} seconds"
             raise Unavailable(msg) from error
 
-    async def inflate(self, body: bytes, limit: int | None = None) -> bytes:
-        """The gunzipped body; a large one is gunzipped off the loop."""
+    async def inflate(self, body: bytes, ticket: Ticket, limit: int | None = None) -> bytes:
+        """The gunzipped body, held by the ticket; a large one is gunzipped off the loop."""
         bound = self.max_request_bytes if limit is None else limit
         if len(body) <= _INLINE:
-            return gunzip(body, bound)
-        return await asyncio.to_thread(gunzip, body, bound)
+            return gunzip(body, bound, ticket.grow)
+        return await asyncio.to_thread(gunzip, body, bound, ticket.grow)
 
     async def accept(
         self,
@@ -110,10 +115,12 @@ class Intake:
         body: bytes,
         principal: Principal,
         user_agent: str | None,
+        ticket: Ticket,
     ) -> Reply:
         """Judge one body within ``judge_timeout``; raises RequestError where it is refused."""
         if len(body) > self.max_request_bytes:
             raise self.too_large()
+        ticket.judge()
         judging = self.accepting.accept(signal, encoding, body, principal, user_agent)
         return await self._in_time(judging)
 

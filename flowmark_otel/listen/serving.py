@@ -23,6 +23,7 @@ from starlette.applications import Starlette
 
 from flowmark_otel.config import split_address
 from flowmark_otel.errors import ConfigurationError
+from flowmark_otel.listen.connections import BoundedProtocol
 from flowmark_otel.listen.grpc import new_server, serving
 from flowmark_otel.listen.intake import Intake
 
@@ -122,7 +123,7 @@ class _HttpServer(uvicorn.Server):
             uvicorn.Config(
                 app,
                 loop="asyncio",
-                http="httptools",
+                http=BoundedProtocol,
                 ws="none",
                 lifespan="off",
                 log_config=None,
