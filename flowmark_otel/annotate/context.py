@@ -22,6 +22,13 @@ RUN_ID_KEY: Final = otel.create_key("flowmark-run-id")
 OPERATION_KEY: Final = otel.create_key("flowmark-operation")
 """Context key of the operation whose block is being run; its value is its attempt handle."""
 
+givers: Final[set[str]] = set()
+"""What in this process gives spans an identity that they do not carry; empty, none can have one.
+
+Added to by whoever does, never taken from: so a span that is none of ours, in a process without
+workflows, is not asked for its context.
+"""
+
 _OWNER: Final = otel.create_key("flowmark-owner")
 _BEFORE: Final = otel.create_key("flowmark-before")
 
@@ -43,6 +50,7 @@ def identity_of(context: Context | None = None) -> Identity:
 
 def with_identity(context: Context, workflow: str, run_id: str, *, send: bool) -> Context:
     """``context`` inside a run; with ``send`` its identity travels as baggage too."""
+    givers.add("context")
     context = otel.set_value(WORKFLOW_KEY, workflow, context)
     context = otel.set_value(RUN_ID_KEY, run_id, context)
     if send:

@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 
 from flowmark_otel import names
 from flowmark_otel.annotate import hook
-from flowmark_otel.annotate.context import RUN_ID_KEY
+from flowmark_otel.annotate.context import RUN_ID_KEY, givers
 from flowmark_otel.capture.freeze import NOTHING, START_KEYS, is_early, named, restore, settle
 from flowmark_otel.capture.identity import current_context, missing_identity
 from flowmark_otel.capture.journal import Journal, Opened, journal_of
@@ -56,6 +56,8 @@ class FlowmarkSpanProcessor(SpanProcessor):
             accept_baggage = ACCEPT in client_options({}, os.environ)[0].baggage
         self._given = sink
         self._accept_baggage = accept_baggage
+        if accept_baggage:
+            givers.add("baggage")
         self._journal: Journal | None = None
         self._view: ResourceView | None = None
 
@@ -68,20 +70,28 @@ class FlowmarkSpanProcessor(SpanProcessor):
         return self._given if self._given is not None else hook.client().sink
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        """Settle identity, and send the start of what can no longer become another (E1)."""
+        """Settle identity, and send the start of what can no longer become another (E1).
+
+        Every span of the application passes here, so one that is none of ours is let go after a
+        single look at its keys, and is told so: at its end only what was added is looked at.
+        """
         try:
-            context = _current() if parent_context is None else parent_context
             try:
                 bounded: Any = span._attributes  # noqa: SLF001  the public view is too slow here
                 held: Any = bounded._dict  # noqa: SLF001  the same
+                if not held or says_nothing(held):
+                    bounded._flowmark_passed = len(held)  # noqa: SLF001  read in on_end
+                    if not givers:
+                        return
+                    marked = False
+                else:
+                    marked = is_marked(held)
+                    bounded._flowmark_passed = -1 if marked else len(held)  # noqa: SLF001
             except AttributeError:  # an SDK that keeps its attributes in another way
-                held = tuple(span.attributes or ())
+                marked = is_marked(span.attributes or ())
+            context = _current() if parent_context is None else parent_context
             # Whoever gives an identity gives a run id; baggage is looked into where it is allowed.
-            if (
-                (held and not says_nothing(held) and is_marked(held))
-                or RUN_ID_KEY in context
-                or self._accept_baggage
-            ):
+            if marked or RUN_ID_KEY in context or self._accept_baggage:
                 self._start(span, context)
         except InvalidUse:
             raise
@@ -94,12 +104,15 @@ class FlowmarkSpanProcessor(SpanProcessor):
             try:
                 bounded: Any = span._attributes  # noqa: SLF001  as in on_start
                 held: Any = bounded._dict  # noqa: SLF001  as in on_start
+                # Nothing removes an attribute but a limit, which counts: so many, the same ones.
+                if len(held) == bounded._flowmark_passed and not bounded.dropped:  # noqa: SLF001
+                    return
                 dropped: int = bounded.dropped
-            except AttributeError:
-                held = tuple(span.attributes or ())
-                dropped = 1
+            except AttributeError:  # as in on_start, or a span that it did not see
+                held = span.attributes or ()
+                dropped = getattr(getattr(span, "_attributes", None), "dropped", 1)
             # A span that lost attributes may be ours although no key of ours is left on it.
-            if dropped or (held and not says_nothing(held) and is_marked(held)):
+            if dropped or (not says_nothing(held) and is_marked(held)):
                 self._end(span)
         except InvalidUse:
             raise

@@ -24,7 +24,10 @@ says_nothing: Final[Callable[[Iterable[str]], bool]] = _plain.issuperset
 
 
 def is_marked(keys: Collection[str]) -> bool:
-    """Whether any key is one of ours; if none is, they are known from now on."""
+    """Whether any key is one of ours; if none is, they are known from now on.
+
+    Ask ``says_nothing`` first: that costs a tenth.
+    """
     if any(key.startswith("flowmark.") for key in keys):
         return True
     if len(_plain) < _MAX_PLAIN:

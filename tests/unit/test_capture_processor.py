@@ -250,6 +250,16 @@ def test_an_attribute_limit_cannot_change_the_fold(*, early: bool) -> None:
     assert kept.sink.diagnostics == []
 
 
+def test_a_key_that_pushes_another_out_is_seen() -> None:
+    """D4: a key of ours that takes the place of another, so that no more are held, is recorded."""
+    kept = capturing(limits=SpanLimits(max_span_attributes=2))
+    span = kept.tracer.start_span("push", attributes={"first": 1, "second": 2})
+    span.set_attribute("flowmark.operation.name", "push")
+    span.end()
+    assert kept.sink.parts == ["op-start", "op-end"]
+    kept.sink.check()
+
+
 def test_a_length_limit_cuts_for_every_party_alike() -> None:
     """A8: what a length limit cuts of the names we write is folded as the span carries it."""
     kept = capturing(limits=SpanLimits(max_attribute_length=5))
