@@ -22,6 +22,12 @@ RUN_ID_KEY: Final = otel.create_key("flowmark-run-id")
 OPERATION_KEY: Final = otel.create_key("flowmark-operation")
 """Context key of the operation whose block is being run; its value is its attempt handle."""
 
+GIVEN_KEY: Final = otel.create_key("flowmark-given")
+"""Context key under which a span that we start says what it is created with, before any limit.
+
+It is in the context that the span is started with, and in no other.
+"""
+
 givers: Final[set[str]] = set()
 """What in this process gives spans an identity that they do not carry; empty, none can have one.
 

@@ -53,6 +53,10 @@ class Client(Protocol):
         """Whether a processor of ours records this span, so that nobody else may."""
         ...
 
+    def say(self, span: Span, values: Mapping[str, object]) -> None:
+        """What was set on a captured span, which a limit of the SDK may have cut there."""
+        ...
+
 
 class _Registry:
     """The one factory; ``client.py`` owns what it returns."""

@@ -101,6 +101,7 @@ def annotate(span: Span, **annotations: Unpack[Annotations]) -> None:
         tell(client(), names.DIAGNOSTIC_NOT_RECORDED, message)
         return
     span.set_attributes(found)
+    client().say(span, found)
 
 
 def _report(faults: list[str]) -> None:

@@ -13,12 +13,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from opentelemetry import trace
+from opentelemetry import context as otel, trace
 from opentelemetry.context import Context
 from opentelemetry.trace import INVALID_SPAN, Link, Span, Status, StatusCode
 from opentelemetry.util.types import AttributeValue
 
 from flowmark_otel import model, names
+from flowmark_otel.annotate.context import GIVEN_KEY
 from flowmark_otel.annotate.hook import Client, tell
 from flowmark_otel.annotate.options import Fields, type_name
 from flowmark_otel.fold import fold_span, fold_starts
@@ -96,8 +97,6 @@ class Recording:
             if not EARLY.isdisjoint(fields.attributes):
                 self._started_early = True
                 self._put(fold_starts(self._own))
-        else:
-            self._tell_cut(fields.attributes)
 
     @property
     def ended(self) -> bool:
@@ -157,7 +156,7 @@ class Recording:
         try:
             return self._client.tracer().start_span(
                 clean_default(name if isinstance(name, str) else "")[0],
-                context=place.parent,
+                context=otel.set_value(GIVEN_KEY, attributes, place.parent),
                 attributes=attributes,
                 links=place.links,
                 start_time=place.start_ns,
@@ -196,6 +195,8 @@ class Recording:
         with suppress(Exception):
             for key, value in ending.attributes.items():
                 span.set_attribute(key, self._carried(key, value))
+            if self._own is None and ending.attributes:
+                self._client.say(span, ending.attributes)
             if ending.error is not None:
                 span.set_attribute(names.ERROR_TYPE, type_name(type(ending.error)))
             if ending.failed:
@@ -215,19 +216,6 @@ class Recording:
             message = f"{key} is a {kind}; set a string, bool, integer or double"
             tell(self._client, names.DIAGNOSTIC_INVALID, message, self._event_id(1))
         return [kind]
-
-    def _tell_cut(self, attributes: Mapping[str, object]) -> None:
-        """Say where a limit of the SDK cut what the span was to carry: two groups may become one.
-
-        What is recorded follows the span, so that whoever else folds it reads the same.
-        """
-        carried = getattr(self.span, "attributes", None)
-        if not isinstance(carried, Mapping):
-            return
-        cut = [key for key, value in attributes.items() if carried.get(key) != value]
-        if cut:
-            message = f"an attribute limit of the SDK cut {', '.join(cut)}; raise the limit"
-            tell(self._client, names.DIAGNOSTIC_METADATA_CHANGED, message, self._event_id(0))
 
     def _refuse(self, faults: Iterable[str]) -> None:
         message = "; ".join(faults)

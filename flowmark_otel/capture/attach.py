@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from opentelemetry import trace
-from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
 
 from flowmark_otel.capture.journal import is_journaled
 from flowmark_otel.capture.processor import FlowmarkSpanProcessor
@@ -66,6 +67,13 @@ def is_captured(span: trace.Span | ReadableSpan) -> bool:
     return processor is not None and _is_open(span) and bool(_ours(processor))
 
 
+def say(span: trace.Span | ReadableSpan, values: Mapping[str, object]) -> None:
+    """Tell the processors of a span what was set on it, before a limit of the SDK cut it."""
+    if isinstance(span, Span) and span.is_recording():
+        for processor in _ours(getattr(span, "_span_processor", None)):
+            processor.say(span, values)
+
+
 def _is_open(span: trace.Span | ReadableSpan) -> bool:
     return isinstance(span, trace.Span) and span.is_recording()
 
@@ -104,3 +112,6 @@ def _wrap_sampler(provider: TracerProvider) -> None:
     for tracer in list(getattr(provider, "_tracers", {}).values()):
         if not isinstance(tracer.sampler, FlowmarkSampler):
             tracer.sampler = provider.sampler
+    limits = getattr(provider, "_span_limits", None)
+    if getattr(limits, "max_span_attribute_length", None) is not None:
+        provider.sampler.notes = True

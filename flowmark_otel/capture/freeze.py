@@ -61,14 +61,12 @@ def settle(starts: Iterable[Envelope | Refused]) -> Settled:
     return Settled(name, _FROZEN[sent], sent)
 
 
-def named(
-    starts: Iterable[Envelope | Refused], name: str | None, carried: object
-) -> list[Envelope | Refused] | None:
-    """Starts as they fold once the span carries the operation name that they defaulted to.
+def named(starts: Iterable[Envelope | Refused], name: str) -> list[Envelope | Refused] | None:
+    """Starts as they fold once the span carries ``name``, the operation name they defaulted to.
 
-    ``name``: that default; ``carried``: what the span carries of it. None: only folding tells.
+    None: only folding tells.
     """
-    if name is None or carried != name or name.isspace():
+    if name.isspace():
         return None
     found: list[Envelope | Refused] = []
     for event in starts:

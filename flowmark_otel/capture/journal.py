@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from opentelemetry.sdk.trace import Span
@@ -21,12 +22,13 @@ _REMEMBERED: Final = 8192
 class Opened:
     """What is kept of an open annotated span.
 
-    ``kept``: its start fields as they were at the start, so that an attribute limit cannot change
-    its fold. ``frozen``: the keys that a start, already sent, has settled. ``sent``: which starts
-    those were, as parts of event ids.
+    ``kept``: its start fields as they were at the start, ``said``: what our own API set since, so
+    that an attribute limit cannot change its fold; ``doubtful``: the keys of ``kept`` that one may
+    have cut before. ``frozen``: the keys that a start, already
+    sent, has settled. ``sent``: which starts those were, as parts of event ids.
     """
 
-    __slots__ = ("frozen", "kept", "sent", "watch")
+    __slots__ = ("doubtful", "frozen", "kept", "said", "sent", "watch")
 
     def __init__(
         self,
@@ -35,9 +37,19 @@ class Opened:
         sent: frozenset[str] = frozenset(),
     ) -> None:
         self.kept = kept
+        self.said: Mapping[str, object] = {}
+        self.doubtful: Sequence[str] = ()
         self.frozen = frozen
         self.sent = sent
         self.watch: weakref.ref[Span] | None = None
+
+    def given(self) -> dict[str, object]:
+        """What is known to be whole, as it was set last."""
+        found = {**self.kept, **self.said}
+        for key in self.doubtful:
+            if key not in self.said:
+                del found[key]
+        return found
 
 
 class Journal:
@@ -57,6 +69,14 @@ class Journal:
             return False
         opened.watch = weakref.ref(span, lambda _: self._opened.pop(key, None))
         return True
+
+    def say(self, key: int, span: Span, values: Mapping[str, object]) -> None:
+        """Keep what was set on an open span."""
+        if key not in self._opened:
+            self.open(key, span, Opened({}))
+        opened = self._opened.get(key)
+        if opened is not None:
+            opened.said = {**opened.said, **values}
 
     def close(self, key: int) -> Opened | None:
         """Take what was kept of a span that has ended."""

@@ -19,12 +19,12 @@ from flowmark_otel.capture.journal import Journal, Opened, journal_of
 from flowmark_otel.capture.reading import (
     ResourceView,
     attributes_of,
-    held_by,
     is_marked,
     read_span,
     says_nothing,
     span_key,
 )
+from flowmark_otel.capture.whole import UNLIMITED, given_at_start, limits_of, mend
 from flowmark_otel.config.client import ACCEPT, client_options
 from flowmark_otel.errors import InvalidUse
 from flowmark_otel.fold import fold_rest, fold_starts
@@ -129,9 +129,14 @@ class FlowmarkSpanProcessor(SpanProcessor):
 
     def _start(self, span: Span, context: Context) -> None:
         attributes = attributes_of(span)
+        limits = limits_of(span)
+        doubtful: list[str] = []
+        if limits != UNLIMITED:
+            doubtful = mend(attributes, given_at_start(span.context.trace_id, context), limits)
         missing = missing_identity(attributes, context, accept_baggage=self._accept_baggage)
         if missing:
-            attributes.update(_write(span, missing))
+            attributes.update(missing)
+            _write(span, missing)
         kept = {key: value for key, value in attributes.items() if key in _KEPT}
         if not kept:
             return
@@ -140,7 +145,9 @@ class FlowmarkSpanProcessor(SpanProcessor):
         if journal.has(key):
             return  # another processor of the same sink was first
         if not is_early(attributes):
-            journal.open(key, span, Opened(kept))
+            opened = Opened(kept)
+            opened.doubtful = doubtful
+            journal.open(key, span, opened)
             return
         view = self._view_of(span)
         record = read_span(span, attributes, view.service_name)
@@ -148,12 +155,14 @@ class FlowmarkSpanProcessor(SpanProcessor):
         settled = settle(starts)
         if settled.name is not None:
             # Spans are renamed: what the early start calls the operation, the span has to carry.
-            written = _write(span, {names.OPERATION_NAME: settled.name})
+            written = {names.OPERATION_NAME: settled.name}
+            _write(span, written)
             kept.update(written)
-            starts = named(starts, settled.name, written[names.OPERATION_NAME]) or fold_starts(
+            starts = named(starts, settled.name) or fold_starts(
                 record._replace(attributes={**attributes, **kept})
             )
         opened = Opened(kept, settled.frozen, settled.sent)
+        opened.doubtful = doubtful
         if journal.open(key, span, opened) and opened.sent:
             journal.sink.put(starts, view.attributes)
 
@@ -164,10 +173,14 @@ class FlowmarkSpanProcessor(SpanProcessor):
             return  # another processor of the same sink was first
         opened = journal.close(key)
         view = self._view_of(span)
+        limits = limits_of(span)
+        doubtful: list[str] = []
         sent = opened.sent if opened else NOTHING
         recorded = False
         try:
             attributes = attributes_of(span)
+            if limits != UNLIMITED:
+                doubtful = mend(attributes, opened.given() if opened else {}, limits)
             changed = restore(attributes, opened.kept, opened.frozen) if opened else []
             record = read_span(span, attributes, view.service_name)
             events, same = fold_rest(record, sent)
@@ -180,6 +193,8 @@ class FlowmarkSpanProcessor(SpanProcessor):
             journal.sink.put(events, view.attributes)
         if opened is not None and changed:
             self._tell_changed(record, opened, changed)
+        if events and doubtful:
+            self._tell_doubtful(events[-1].event_id, doubtful, limits[0])
 
     def _journal_now(self) -> Journal:
         """The journal of the sink as it is now: the client may have been configured anew."""
@@ -195,12 +210,30 @@ class FlowmarkSpanProcessor(SpanProcessor):
             view = self._view = ResourceView(span.resource)
         return view
 
+    def say(self, span: Span, values: Mapping[str, object]) -> None:
+        """Keep what was set on an open span, since a limit may have cut it there."""
+        try:
+            self._journal_now().say(span_key(span.context), span, values)
+        except Exception as error:  # noqa: BLE001  nothing of ours reaches the application
+            self._defect("annotation", error)
+
     def _tell_changed(self, record: RecordedSpan, opened: Opened, changed: list[str]) -> None:
         """Name what changed too late: by the client, which may be strict, or to the sink."""
         part = min(opened.sent)
         event = event_id(record.trace_id, record.span_id, part.replace("start", "end"))
-        code = names.DIAGNOSTIC_METADATA_CHANGED
         message = f"{', '.join(changed)}: changed after the start was sent; left out of the end"
+        self._tell_metadata(message, event)
+
+    def _tell_doubtful(self, event: str, keys: list[str], limit: int | None) -> None:
+        """Name what the SDK may have cut before anybody could keep it: two ids may be one."""
+        message = (
+            f"{', '.join(keys)}: may be cut to {limit} characters by the SDK's attribute limit, so "
+            "that two ids are one; raise the limit, or set it at the start under FlowmarkSampler"
+        )
+        self._tell_metadata(message, event)
+
+    def _tell_metadata(self, message: str, event: str) -> None:
+        code = names.DIAGNOSTIC_METADATA_CHANGED
         if self._given is None:
             hook.tell(hook.client(), code, message, event)
         else:
@@ -228,9 +261,7 @@ class FlowmarkSpanProcessor(SpanProcessor):
             return False
 
 
-def _write(span: Span, values: Mapping[str, str]) -> dict[str, object]:
-    """Write on a span; what it carries of it then, which a length limit may have cut."""
+def _write(span: Span, values: Mapping[str, str]) -> None:
+    """Write on a span, where a limit may cut it; what is recorded is not cut."""
     for key, value in values.items():
         span.set_attribute(key, value)  # costs a third of setting them together
-    carried = held_by(span) or {}
-    return {key: carried.get(key, value) for key, value in values.items()}

@@ -12,11 +12,13 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from opentelemetry.context import Context
+from opentelemetry.sdk.trace import SpanLimits
 from opentelemetry.sdk.trace.sampling import DEFAULT_ON, Decision, Sampler, SamplingResult
 from opentelemetry.trace import Link, SpanKind, TraceState
 from opentelemetry.util.types import Attributes
 
 from flowmark_otel import names
+from flowmark_otel.capture.whole import note
 
 _logger = logging.getLogger(__name__)
 _GROUP: Final = "opentelemetry_traces_sampler"
@@ -28,10 +30,14 @@ class FlowmarkSampler(Sampler):
 
     The sampled flag stays off, so exporters and children see the decision of ``inner``. Identity
     alone does not count: it is stamped on whatever runs inside a workflow.
+
+    ``notes``: whether spans have a length limit for values, so that what they are created with has
+    to be kept before it is cut; known from the environment, and of a provider that is attached.
     """
 
     def __init__(self, inner: Sampler) -> None:
         self.inner = inner
+        self.notes = _is_limited()
 
     def __repr__(self) -> str:
         return self.get_description()
@@ -50,6 +56,8 @@ class FlowmarkSampler(Sampler):
         result = self.inner.should_sample(
             parent_context, trace_id, name, kind, attributes, links, trace_state
         )
+        if self.notes:
+            note(trace_id, attributes if attributes and _is_ours(attributes) else None)
         if result.decision is not Decision.DROP or not attributes or not _is_ours(attributes):
             return result
         kept = {**attributes, **(result.attributes or {})}
@@ -86,6 +94,14 @@ def sampler_from_name(argument: str | None = None) -> FlowmarkSampler:
         "sampler %r cannot be wrapped, sampling as parentbased_always_on: %s", argument, problem
     )
     return FlowmarkSampler(DEFAULT_ON)
+
+
+def _is_limited() -> bool:
+    """Whether the environment limits the length of values; a provider refuses what is no limit."""
+    try:
+        return SpanLimits().max_span_attribute_length is not None
+    except ValueError:
+        return False
 
 
 def _is_ours(attributes: object) -> bool:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from opentelemetry import trace
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace import SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.sampling import DEFAULT_ON
 
 from flowmark_otel import names
-from flowmark_otel.capture import FlowmarkSampler, attach, is_captured, sdk_provider
+from flowmark_otel.capture import FlowmarkSampler, attach, is_captured, say, sdk_provider
 from flowmark_otel.client.redacting import redacting
 from flowmark_otel.clock import Clock
 from flowmark_otel.config.client import ACCEPT, SEND, ClientOptions
@@ -28,6 +28,20 @@ if TYPE_CHECKING:
 
 OnDiagnostic: TypeAlias = Callable[[Diagnostic], object]
 OnAttempt: TypeAlias = Callable[[ObservedAttempt], object]
+
+
+_LIMITS: Final = SpanLimits(
+    max_attributes=128,
+    max_events=128,
+    max_links=128,
+    max_span_attributes=128,
+    max_event_attributes=128,
+    max_link_attributes=128,
+    max_attribute_length=SpanLimits.UNSET,
+    max_span_attribute_length=SpanLimits.UNSET,
+)
+"""Of the private provider, whose spans nobody else sees: the SDK's defaults, not the environment's,
+which may cut, and may be no limits at all."""
 
 
 class Wired(NamedTuple):
@@ -81,6 +95,10 @@ class FlowmarkClient:
         """Whether a processor of ours records this span."""
         return is_captured(span)
 
+    def say(self, span: trace.Span, values: Mapping[str, object]) -> None:
+        """Keep uncut what was set on a captured span."""
+        say(span, values)
+
     def attach(self, *, sampling: bool) -> None:
         """Record the spans of the application's provider, if it is one of the SDK."""
         provider = self._provider()
@@ -112,7 +130,9 @@ class FlowmarkClient:
             if found is None:
                 # Samples as its parents do: what it starts may be named in outgoing requests.
                 sampler = FlowmarkSampler(DEFAULT_ON)
-                found = self._private = TracerProvider(sampler=sampler, shutdown_on_exit=False)
+                found = self._private = TracerProvider(
+                    sampler=sampler, span_limits=_LIMITS, shutdown_on_exit=False
+                )
             return found
 
     def _wire(self) -> Wired:

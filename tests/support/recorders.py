@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from opentelemetry import trace
@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON
 
 from flowmark_otel.annotate import hook
-from flowmark_otel.capture import FlowmarkSpanProcessor, is_captured
+from flowmark_otel.capture import FlowmarkSpanProcessor, is_captured, say
 from flowmark_otel.model import ObservedAttempt, Refused
 from tests.support.sinks import RecordingSink
 
@@ -82,6 +82,10 @@ class Recorder:
     def captured(self, span: trace.Span) -> bool:
         """As the real client."""
         return is_captured(span)
+
+    def say(self, span: trace.Span, values: Mapping[str, object]) -> None:
+        """As the real client."""
+        say(span, values)
 
     def _provider(self, kind: str) -> trace.TracerProvider:
         if kind == "none":

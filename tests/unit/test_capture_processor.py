@@ -260,17 +260,6 @@ def test_a_key_that_pushes_another_out_is_seen() -> None:
     kept.sink.check()
 
 
-def test_a_length_limit_cuts_for_every_party_alike() -> None:
-    """A8: what a length limit cuts of the names we write is folded as the span carries it."""
-    kept = capturing(limits=SpanLimits(max_attribute_length=5))
-    kept.tracer.start_span("push-to-crm", context=INSIDE, attributes=PAIR).end()
-    ours = [digest(event) for event in kept.sink.envelopes]
-    theirs = as_exported(kept.exporter.get_finished_spans())
-    assert ours == [digest(event) for event in theirs if isinstance(event, Envelope)]
-    assert kept.sink.of("op-end").attributes[names.OPERATION_NAME] == "push-"
-    assert kept.sink.diagnostics == []
-
-
 @pytest.mark.parametrize(
     "value", ["\ud800", b"raw", ["a"], {"a": 1}, "", " ", "x" * 129, True, 1.5, 2**63, "a\0"]
 )
