@@ -14,6 +14,7 @@ from flowmark_otel.config.parsers import (
     web_origin,
     whole,
 )
+from flowmark_otel.config.proxy import ProxyOptions
 from flowmark_otel.config.serve import ServeOptions, default_database_url
 from flowmark_otel.config.settings import (
     Setting,
@@ -26,6 +27,7 @@ from flowmark_otel.config.settings import (
 
 __all__ = [
     "ClientOptions",
+    "ProxyOptions",
     "ServeOptions",
     "Setting",
     "Settings",

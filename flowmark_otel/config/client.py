@@ -19,6 +19,7 @@ from flowmark_otel.config.parsers import (
     words,
     words_of,
 )
+from flowmark_otel.config.proxy import ProxyOptions
 from flowmark_otel.config.serve import ServeOptions
 from flowmark_otel.config.settings import environment_name, gather, setting
 
@@ -112,10 +113,10 @@ def client_options(
     An application is not stopped by a wrong setting: it stands at its default. If it is the
     endpoint, all that says how to be known there does too, so that no key goes to an address it is
     not for.
-    ``FLOWMARK_SERVE_*`` is not the client's.
+    ``FLOWMARK_SERVE_*`` and ``FLOWMARK_PROXY_*`` are not the client's.
     """
-    serve = ServeOptions.prefix
-    own = {name: value for name, value in environ.items() if not name.startswith(serve)}
+    others = (ServeOptions.prefix, ProxyOptions.prefix)
+    own = {name: value for name, value in environ.items() if not name.startswith(others)}
     values, faults = gather(ClientOptions, arguments, own)
     found = list(faults.values())
     if "endpoint" not in values and "endpoint" not in faults and values.get("endpoint_from_otel"):

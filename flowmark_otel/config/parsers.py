@@ -160,6 +160,15 @@ def web_origin(value: object) -> str:
     return found.removesuffix(f":{usual}") if match["port"] == usual else found
 
 
+def url_prefix(value: object) -> str:
+    """The path that something is served below, ``/telemetry``; empty for none."""
+    found = str(value).strip().rstrip("/")
+    if not re.fullmatch(r"(?:/[A-Za-z0-9._~-]+)*", found):
+        msg = f"must be a path such as /telemetry, found {value!r}"
+        raise ValueError(msg)
+    return found
+
+
 def secret(value: object) -> str:
     """A key as a header can hold it; what is wrong with one is said without showing it."""
     if not isinstance(value, str) or not re.fullmatch(r"[!-~]+", value):

@@ -19,9 +19,9 @@ from grpc_health.v1.health import aio as aio_health
 from flowmark_otel.errors import Unparsable
 from flowmark_otel.listen.admission import Ticket
 from flowmark_otel.listen.connections import MAX_CONNECTIONS
-from flowmark_otel.listen.inflate import GZIP_MAGIC
 from flowmark_otel.listen.intake import Intake, Refusal, refusal
 from flowmark_otel.listen.protocol import Encoding, Reply, Signal
+from flowmark_otel.wire.inflate import GZIP_MAGIC
 from flowmark_otel.wire.outcome import ANSWERS, OK
 from flowmark_otel.wire.pb import acceptance_pb2
 from flowmark_otel.wire.status import decode_status, encode_status, printable, retry_info

@@ -16,6 +16,7 @@ ILLEGAL = {
     "layers": ("model.py", "from flowmark_otel import fold"),
     "server-half": ("listen/_illegal.py", "from flowmark_otel.deliver import queue"),
     "client-half": ("deliver/_illegal.py", "from flowmark_otel.listen import protocol"),
+    "proxy": ("proxy/_illegal.py", "from flowmark_otel.listen import intake"),
     "dashboard": ("dashboard/_illegal.py", "from flowmark_otel.backend.store import schema"),
     "dashboard-database": ("dashboard/_illegal.py", "from sqlalchemy.sql import select"),
     "pure": ("wire/_illegal.py", "from opentelemetry.sdk.trace import ReadableSpan"),

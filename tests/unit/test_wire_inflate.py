@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from flowmark_otel.errors import TooLarge, Unparsable
-from flowmark_otel.listen.inflate import MAX_MEMBERS, gunzip
+from flowmark_otel.wire.inflate import MAX_MEMBERS, gunzip
 
 PARTS = st.lists(st.binary(max_size=300), min_size=1, max_size=5)
 
