@@ -30,6 +30,8 @@ _OPTIONS: Final = (
     ("grpc.max_reconnect_backoff_ms", 1000),
 )
 
+_HOP_SAID_TOO_LARGE: Final = "header with status: 413"
+
 _Call = Callable[..., bytes]
 
 _inherited: Final[list[grpc.Channel]] = []
@@ -125,5 +127,8 @@ def _failed(error: Any, timeout: float) -> Answer:  # noqa: ANN401 - its types s
     if code == grpc.StatusCode.DEADLINE_EXCEEDED.value[0] and not headers:
         msg = f"no answer within {timeout:.1f} s"
         raise NoAnswer(msg, names.REASON_TIMEOUT)
+    if code == grpc.StatusCode.UNKNOWN.value[0] and _HOP_SAID_TOO_LARGE in message:
+        # grpc knows no code for what a hop says in HTTP's own terms; its message names the status.
+        code = grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
     body = details if isinstance(details, bytes) else b""
     return Answer(code, body, headers, grpc=True, message=message)

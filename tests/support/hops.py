@@ -1,0 +1,137 @@
+"""nginx and HAProxy on loopback, with the configurations that people are given."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tests.support.server import Running
+
+DEPLOY: Final = Path(__file__).resolve().parents[2] / "deploy"
+_PORTS: Final = re.compile(r"127\.0\.0\.1:([45]31[78])\b")
+_NOBODY: Final = 65534
+_START_SECONDS: Final = 20
+_TRIES: Final = 5
+
+
+class Hop(NamedTuple):
+    """Where a hop listens: ``HOST:PORT``."""
+
+    grpc: str
+    http: str
+
+
+@contextmanager
+def nginx(backend: Running, edit: Callable[[str], str] = str) -> Iterator[Hop]:
+    """Nginx with ``deploy/nginx.conf``, changed by ``edit``."""
+
+    def write(folder: Path, config: str) -> list[str]:
+        temporary = "".join(
+            f"{kind}_temp_path {folder}/{kind};\n"
+            for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        )
+        (folder / "flowmark.conf").write_text(config)
+        (folder / "nginx.conf").write_text(
+            f"pid {folder}/pid;\nworker_processes 1;\nevents {{}}\n"
+            f"http {{\naccess_log off;\n{temporary}include {folder}/flowmark.conf;\n}}\n"
+        )
+        # The binary is named: as root Popen looks programs up before it becomes somebody else.
+        return [
+            *(_program("nginx"), "-p", str(folder), "-e", "stderr"),
+            *("-c", str(folder / "nginx.conf"), "-g", "daemon off;"),
+        ]
+
+    with _running(edit((DEPLOY / "nginx.conf").read_text()), backend, write) as hop:
+        yield hop
+
+
+@contextmanager
+def haproxy(backend: Running, edit: Callable[[str], str] = str) -> Iterator[Hop]:
+    """HAProxy with ``deploy/haproxy.cfg``, changed by ``edit``."""
+
+    def write(folder: Path, config: str) -> list[str]:
+        (folder / "haproxy.cfg").write_text(config)
+        return [_program("haproxy"), "-db", "-f", str(folder / "haproxy.cfg")]
+
+    with _running(edit((DEPLOY / "haproxy.cfg").read_text()), backend, write) as hop:
+        yield hop
+
+
+def _port(ports: dict[str, str], match: re.Match[str]) -> str:
+    return ports[match[1]]
+
+
+def _program(name: str) -> str:
+    found = shutil.which(name)
+    assert found is not None
+    return found
+
+
+@contextmanager
+def _running(
+    config: str, backend: Running, write: Callable[[Path, str], list[str]]
+) -> Iterator[Hop]:
+    """The process on free ports, as nobody where this is root; other ports if they were taken."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for _ in range(_TRIES):
+            hop = Hop(_free(), _free())
+            ports = {"5317": backend.grpc, "5318": backend.http, "4317": hop.grpc, "4318": hop.http}
+            command = write(folder, _PORTS.sub(partial(_port, ports), config))
+            process = _start(command, folder)
+            try:
+                if _listening(process, hop):
+                    yield hop
+                    return
+            finally:
+                process.terminate()
+                process.wait(_START_SECONDS)
+    message = f"{command[0]} did not start: {(folder / 'log').read_text()}"
+    raise AssertionError(message)
+
+
+def _start(command: list[str], folder: Path) -> subprocess.Popen[bytes]:
+    if os.geteuid() == 0:
+        for path in (folder, *folder.iterdir()):
+            os.chown(path, _NOBODY, _NOBODY)
+    user = _NOBODY if os.geteuid() == 0 else None
+    with (folder / "log").open("wb") as log:
+        return subprocess.Popen(
+            command,
+            stdout=log,
+            stderr=log,
+            user=user,
+            group=user,
+            extra_groups=None if user is None else [],
+        )
+
+
+def _listening(process: subprocess.Popen[bytes], hop: Hop) -> bool:
+    """Whether it listens on both ports; False if it ended."""
+    until = time.monotonic() + _START_SECONDS
+    for address in hop:
+        host, port = address.split(":")
+        while True:
+            try:
+                socket.create_connection((host, int(port)), 1).close()
+                break
+            except OSError:
+                if process.poll() is not None or time.monotonic() > until:
+                    return False
+                time.sleep(0.02)
+    return True
+
+
+def _free() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return f"127.0.0.1:{listening.getsockname()[1]}"
