@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.installed
 ROOT := $(filter 0,$(shell id -u))
 
 # What tests use beside Python, as package:program.
-SYSTEM := chromium:chromium postgresql:psql nginx:nginx haproxy:haproxy
+SYSTEM := chromium:chromium postgresql:psql nginx:nginx haproxy:haproxy nodejs:node npm:npm
 
 .PHONY: demo test deps bench lint proto
 .DEFAULT_GOAL := test
