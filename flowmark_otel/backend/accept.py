@@ -37,6 +37,7 @@ SECONDS_PER_EVENT: Final = 0.0005
 each time for its size."""
 _THREADS: Final = 2
 _MAX_SENDER_TEXT: Final = 200
+_MAX_SENDER_BYTES: Final = 600
 _OVER: Final = "the browser key has sent its events of this minute; send fewer"
 _BAD: Final = re.compile("[\0\ud800-\udfff]")
 
@@ -252,4 +253,6 @@ def _kept(value: object) -> str | None:
     """A text as it may be stored; None where there is none."""
     if not isinstance(value, str) or not value:
         return None
-    return _BAD.sub("\ufffd", value[:_MAX_SENDER_TEXT])
+    kept = _BAD.sub("\ufffd", value[:_MAX_SENDER_TEXT])
+    # All four of a sender have to fit into one entry of an index.
+    return kept.encode()[:_MAX_SENDER_BYTES].decode(errors="ignore")

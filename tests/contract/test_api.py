@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from flowmark_otel.backend.api.endpoints import ENDPOINTS, PREFIX
+from tests.conftest import STORES
 from tests.support.api import Api, told
 from tests.support.json_schema import faults
 
 
-@pytest.fixture(scope="module")
-def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+@pytest.fixture(scope="module", params=STORES)
+def api(request: pytest.FixtureRequest, new_store: Callable[[str], str]) -> Iterator[Api]:
     """The backend that all tests of this file read."""
-    with told(tmp_path_factory.mktemp("api") / "store.db") as found:
+    with told(new_store(request.param)) as found:
         yield found
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from flowmark_otel.backend.keys import Keys
 from flowmark_otel.backend.store import open_store
+from tests.conftest import STORES
 from tests.support.api import Api, told
 
 PATHS = (
@@ -23,16 +24,16 @@ PATHS = (
 )
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+@pytest.fixture(scope="module", params=STORES)
+def store(request: pytest.FixtureRequest, new_store: Callable[[str], str]) -> str:
     """Where the backend of this file keeps its evidence."""
-    return str(tmp_path_factory.mktemp("api") / "store.db")
+    return new_store(request.param)
 
 
 @pytest.fixture(scope="module")
-def api(store: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+def api(store: str) -> Iterator[Api]:
     """The backend that all tests of this file read."""
-    with told(tmp_path_factory.getbasetemp() / store) as found:
+    with told(store) as found:
         yield found
 
 
@@ -46,7 +47,7 @@ def key(api: Api) -> str:
 def stranger(api: Api, store: str) -> str:
     """A read key of another project."""
     assert api.get("/runs")["items"]
-    opened = open_store(f"sqlite:///{store}")
+    opened = open_store(store)
     try:
         return f"Bearer {Keys(opened).create('other', 'read')[1]}"
     finally:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from flowmark_otel import names
 from flowmark_otel.backend.read import BadParameter, NotFound, RunFilters, elsewhere
 from flowmark_otel.fold import fold_span
+from tests.conftest import STORES
 from tests.support.history import (
     SECOND,
     ZERO,
@@ -24,9 +24,9 @@ from tests.support.history import (
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Ingested]:
+def store(store_url: str) -> Iterator[Ingested]:
     """An empty store."""
-    with ingested(tmp_path / "store.db") as found:
+    with ingested(store_url) as found:
         yield found
 
 
@@ -180,10 +180,10 @@ def test_groups_known_only_from_rejected_evidence_are_paged_last(store: Ingested
 # -- filters ------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def filtered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ingested]:
+@pytest.fixture(scope="module", params=STORES)
+def filtered(request: pytest.FixtureRequest, new_store: Callable[[str], str]) -> Iterator[Ingested]:
     """One run for each thing that a filter asks for."""
-    with ingested(tmp_path_factory.mktemp("filters") / "store.db") as store:
+    with ingested(new_store(request.param)) as store:
         store.send(span(1, attempt("g-first", 1, run_id="first")))
         store.send(
             span(2, attempt("g-after", 1, run_id="after", error__code="E1"), failed=True),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import requests
@@ -13,6 +12,7 @@ from flowmark_otel import names
 from tests.support import payloads
 from tests.support.history import SECOND, attempt, operation_of, run_of
 from tests.support.server import Running, options, running
+from tests.support.urls import Place
 
 WAIT: Final = 30
 FAILED: Final = {"status": {"code": 2}}
@@ -92,9 +92,9 @@ def story() -> list[payloads.Json]:
 
 
 @contextmanager
-def told(path: Path) -> Iterator[Api]:
+def told(store: Place) -> Iterator[Api]:
     """A backend on a new store, the story sent."""
-    with running(options(path)) as backend:
+    with running(options(store)) as backend:
         api = Api(backend)
         answer = api.send(*story())
         assert answer.status_code == requests.codes.ok, answer.text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
 
 from flowmark_otel import names
@@ -12,6 +11,7 @@ from flowmark_otel.backend.read import Reader
 from flowmark_otel.backend.store import Arrival, Batch, Store, Verdict, open_store
 from flowmark_otel.fold import fold_span
 from flowmark_otel.model import Envelope, Refused, Sender, Span, Value
+from tests.support.urls import Place, url_of
 
 ZERO: Final = 1_796_045_879_000_000_000
 SECOND: Final = 1_000_000_000
@@ -112,10 +112,10 @@ class Ingested:
 
 
 @contextmanager
-def ingested(path: Path) -> Iterator[Ingested]:
-    """An empty store in a file of its own."""
-    store = open_store(f"sqlite:///{path}")
+def ingested(store: Place) -> Iterator[Ingested]:
+    """A store, empty where it is new."""
+    opened = open_store(url_of(store))
     try:
-        yield Ingested(store)
+        yield Ingested(opened)
     finally:
-        store.close()
+        opened.close()

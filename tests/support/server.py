@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple
 
 from flowmark_otel.config import ServeOptions
 from flowmark_otel.server import Server
 from tests.support.loop import loop_thread
+from tests.support.urls import Place, url_of
 
 
 class Running(NamedTuple):
@@ -32,9 +32,9 @@ class Running(NamedTuple):
         return f"Bearer {self.read_key}"
 
 
-def options(store: Path, **changes: object) -> ServeOptions:
+def options(store: Place, **changes: object) -> ServeOptions:
     """Options to serve a store on free ports of loopback."""
-    plain = ServeOptions(db=f"sqlite:///{store}", grpc="127.0.0.1:0", http="127.0.0.1:0")
+    plain = ServeOptions(db=url_of(store), grpc="127.0.0.1:0", http="127.0.0.1:0")
     return replace(plain, **changes)  # type: ignore[arg-type]
 
 

@@ -9,6 +9,7 @@ import orjson
 from sqlalchemy import ColumnElement, and_, exists, func, literal, or_, select
 
 from flowmark_otel import names
+from flowmark_otel.backend.read.bytes import Contains
 from flowmark_otel.backend.read.evidence import belongs
 from flowmark_otel.backend.read.tries import RunTries
 from flowmark_otel.backend.store import schema
@@ -146,7 +147,7 @@ def _own_error_code(code: str) -> ColumnElement[bool]:
     member = orjson.dumps({names.ERROR_CODE: code})[1:-1]
     events = schema.events.c
     return exists().where(
-        events.id == _runs.end_event, func.instr(events.attributes, literal(member)) > 0
+        events.id == _runs.end_event, Contains(events.attributes, literal(member))
     )
 
 
