@@ -39,16 +39,6 @@ _CLAIM: Final = (
     f" (id, {', '.join(_CLAIMED)}) ORDER BY given.key"
     " ON CONFLICT (key) DO NOTHING RETURNING key"
 )
-_LOCK: Final = 0x666C_6F77_6D61_726B  # "flowmark"
-
-_CLAIMED: Final = ("key", "project_id", "origin", "workflow", "run_id")
-_CLAIM: Final = (
-    f"INSERT INTO runs ({', '.join(_CLAIMED)}, first_received_at, last_received_at)"  # noqa: S608
-    " SELECT given.*, %b::bigint, %b::bigint"
-    f" FROM unnest({', '.join(array(schema.runs, name) for name in _CLAIMED)})"
-    f" AS given ({', '.join(_CLAIMED)}) ORDER BY given.key"
-    " ON CONFLICT (key) DO NOTHING RETURNING key"
-)
 _LOCK: Final = "SELECT key FROM runs WHERE key = ANY(%b) ORDER BY key FOR UPDATE"
 _UNCLAIM: Final = "DELETE FROM runs WHERE key = ANY(%b)"
 _EVENT_IDS: Final = "SELECT nextval('events_id_seq') FROM generate_series(1, %b::int)"
