@@ -70,8 +70,8 @@ class Admission:
             lag = 0.0 if oldest is None else self._now() - oldest
             if lag > self._max_lag:
                 msg = f"judging lags {lag:.1f} seconds behind"
-                raise Unavailable(msg, retry_after=min(lag, 10.0))
-            ticket = Ticket(self)
+                raise Unavailable(msg, retry_after=min(max(lag, 1.0), 10.0))
+            ticket = Ticket(self, announced)
             if not self._fits(ticket, announced):
                 raise _overloaded()
             return ticket
@@ -83,7 +83,7 @@ class Admission:
                 raise _overloaded()
             ticket.held += count
             self._held += count
-            if self._chief is None and ticket.held > SMALL:
+            if self._chief is None and max(ticket.announced, ticket.held) > SMALL:
                 self._chief = ticket
 
     def judge(self, ticket: Ticket) -> None:
@@ -110,7 +110,7 @@ class Admission:
         One large request at a time is outside of the budget, so that the small ones never shut the
         large ones out; it is the first that asks while there is none.
         """
-        large = ticket.held + count > SMALL
+        large = max(ticket.announced, ticket.held + count) > SMALL
         if large and (self._chief is None or self._chief is ticket):
             return True
         held = self._held - (0 if self._chief is None else self._chief.held)
@@ -120,10 +120,11 @@ class Admission:
 class Ticket:
     """One request in flight, and the bytes it holds."""
 
-    __slots__ = ("_admission", "held")
+    __slots__ = ("_admission", "announced", "held")
 
-    def __init__(self, admission: Admission) -> None:
+    def __init__(self, admission: Admission, announced: int) -> None:
         self._admission = admission
+        self.announced = announced
         self.held = 0
 
     def grow(self, count: int) -> None:
@@ -154,7 +155,8 @@ class Reads:
     these are taken: whoever stalls delays others by no more than ``PROMPT_SECONDS``.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, prompt_seconds: float = PROMPT_SECONDS) -> None:
+        self._seconds = prompt_seconds
         self._prompt = asyncio.Semaphore(PROMPT_READS)
         self._slow = asyncio.Semaphore(SLOW_READS)
         self._waiting = 0
@@ -165,7 +167,7 @@ class Reads:
         try:
             task = asyncio.ensure_future(reading())
             try:
-                done, _ = await asyncio.wait({task}, timeout=PROMPT_SECONDS)
+                done, _ = await asyncio.wait({task}, timeout=self._seconds)
             except asyncio.CancelledError:
                 task.cancel()
                 raise

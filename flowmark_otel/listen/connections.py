@@ -169,4 +169,6 @@ class BoundedProtocol(HttpToolsProtocol):
         if longest is self:
             self._refuse(*ANSWERS[UNAVAILABLE], "too many connections", 1.0)
         else:
+            # Now, since its end is told only when the loop comes round.
+            self.connections.discard(longest)
             longest.transport.abort()

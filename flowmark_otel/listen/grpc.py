@@ -37,7 +37,7 @@ _CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
 _IDENTITY_AND_GZIP: Final = 0b101
 _MARGIN: Final = 1024
 
-_BOUNDS: Final = (
+BOUNDS: Final = (
     # What is not read yet is held back by its sender: no more than this of each message comes.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", 1024 * 1024),
@@ -47,12 +47,14 @@ _BOUNDS: Final = (
     ("grpc.max_allowed_incoming_connections", MAX_CONNECTIONS),
     # Whoever connects and says nothing, or stops answering, is let go.
     ("grpc.server_handshake_timeout_ms", 10_000),
+    ("grpc.http2.settings_timeout", 10_000),
     ("grpc.keepalive_time_ms", 60_000),
     ("grpc.keepalive_timeout_ms", 20_000),
-    # Clients of a project's own pace may ask whether the connection stands, with or without calls.
+    ("grpc.http2.ping_timeout_ms", 20_000),
+    # Clients may ask whether the connection stands, with or without calls.
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
-    ("grpc.max_connection_idle_ms", 300_000),
+    ("grpc.max_connection_idle_ms", 120_000),
 )
 
 _Context = grpc.aio.ServicerContext[bytes, bytes]
@@ -81,7 +83,7 @@ def new_server(intake: Intake) -> tuple[grpc.aio.Server, aio_health.HealthServic
             ("grpc.max_receive_message_length", intake.max_request_bytes + _MARGIN),
             ("grpc.per_message_decompression", 0),
             ("grpc.compression_enabled_algorithms_bitset", _IDENTITY_AND_GZIP),
-            *_BOUNDS,
+            *BOUNDS,
         ]
     )
     services = _Services(intake)

@@ -10,6 +10,7 @@ from starlette.applications import Starlette
 
 from flowmark_otel import names
 from flowmark_otel.errors import Forbidden, Unauthenticated
+from flowmark_otel.listen.admission import Admission, Reads
 from flowmark_otel.listen.http import routes
 from flowmark_otel.listen.intake import Intake
 from flowmark_otel.listen.protocol import Encoding, Reply, Signal
@@ -93,11 +94,23 @@ class Listening(NamedTuple):
 
 @contextmanager
 def listening(
-    *, max_request_bytes: int = 1 << 20, read_timeout: float = 20.0, judge_timeout: float = 20.0
+    *,
+    max_request_bytes: int = 1 << 20,
+    read_timeout: float = 20.0,
+    judge_timeout: float = 20.0,
+    admission: Admission | None = None,
+    reads: Reads | None = None,
 ) -> Iterator[Listening]:
     """A double behind both transports on loopback."""
     double = Double()
-    intake = Intake(double, max_request_bytes, read_timeout, judge_timeout)
+    intake = Intake(
+        double,
+        max_request_bytes,
+        read_timeout,
+        judge_timeout,
+        admission or Admission(),
+        reads or Reads(),
+    )
     listeners = Listeners(
         intake,
         Starlette(routes=routes(intake)),
