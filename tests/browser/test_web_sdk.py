@@ -71,7 +71,7 @@ def test_a_page_sends_with_a_browser_key(
     """A20, D4: another origin's page records with plain attributes; qualified, marked, readable."""
     api = Api(backend)
     with asgi(pages) as address:
-        key = browser_key(tmp_path / "store.db", f"http://{address}")
+        key = browser_key(f"sqlite:///{tmp_path}/store.db", f"http://{address}")
         where = {
             "url": f"http://{backend.http}/v1/traces",
             "headers": {"authorization": f"Bearer {key}"},

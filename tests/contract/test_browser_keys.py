@@ -32,7 +32,7 @@ class Shop(NamedTuple):
 
     api: Api
     key: str
-    path: Path
+    url: str
 
     @property
     def http(self) -> str:
@@ -46,11 +46,10 @@ class Shop(NamedTuple):
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Shop]:
-    """A backend with one browser key."""
-    path = tmp_path / "store.db"
-    with running(options(path)) as backend:
-        yield Shop(Api(backend), browser_key(path), path)
+def shop(store_url: str) -> Iterator[Shop]:
+    """A backend with one browser key, on a store of each kind."""
+    with running(options(Path(), db=store_url)) as backend:
+        yield Shop(Api(backend), browser_key(store_url), store_url)
 
 
 def test_what_a_page_sends_never_meets_what_a_server_sent(shop: Shop) -> None:
@@ -196,7 +195,7 @@ def test_preflights_are_answered_to_its_pages_alone(shop: Shop) -> None:
 def test_cors_is_off_without_browser_keys(tmp_path: Path) -> None:
     """CORS: off by default; a server's key sent from a page gets no header that lets it read."""
     with running(options(tmp_path / "store.db")) as backend:
-        found = Shop(Api(backend), "", tmp_path)
+        found = Shop(Api(backend), "", "")
         refused = preflight(found, PAGE)
         assert refused.status_code == HTTPStatus.METHOD_NOT_ALLOWED
         answer = send(backend.http, backend.ingest_key, payloads.span(1, run_of("r0")))
@@ -206,7 +205,7 @@ def test_cors_is_off_without_browser_keys(tmp_path: Path) -> None:
 
 def test_more_than_its_quota_is_refused_by_name(shop: Shop) -> None:
     """A20: over the quota is `limit`, item by item, and nothing of it is kept; others go on."""
-    key = browser_key(shop.path, events_per_minute=60)
+    key = browser_key(shop.url, events_per_minute=60)
     spans = [payloads.span(number, run_of(f"r{number}")) for number in range(1, 33)]
     answer = send(shop.http, key, *spans[:29], *(payloads.span(40, attempt("g", 1)), *spans[29:]))
     found = answer.json()

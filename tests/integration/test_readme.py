@@ -7,15 +7,18 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from flowmark_otel.config import ClientOptions, declared, environment_name
+from flowmark_otel.config import ClientOptions, ProxyOptions, declared, environment_name
+from flowmark_otel.proxy import AsgiProxy, WsgiProxy
 from tests.support.serving import Serving, run_cli
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
+BROWSERS = (ROOT / "docs" / "browsers.md").read_text()
 
 
 def blocks(language: str, text: str = README) -> list[str]:
@@ -79,7 +82,31 @@ def test_make_targets_exist(text: str) -> None:
     assert told <= targets
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "examples/README.md"])
+def test_every_setting_of_the_proxy_is_told() -> None:
+    """A20: its table names every argument and variable, and no other."""
+    told = set(re.findall(r"^\| `([a-z_]+)` \| `(FLOWMARK_PROXY_[A-Z_]+)`", BROWSERS, re.MULTILINE))
+    names = declared(ProxyOptions)
+    assert told == {(name, environment_name(ProxyOptions, name)) for name in names}
+
+
+@pytest.mark.parametrize("program", blocks("python", BROWSERS), ids=["asgi", "wsgi"])
+def test_sites_with_a_proxy_are_made_as_told(program: str) -> None:
+    """A20: the lines for a site, as pasted, make one with the list that they name."""
+    found: dict[str, Any] = {"__name__": "site"}
+    exec(program, found)  # noqa: S102 - the text of our own documentation
+    proxy = found["app"] if isinstance(found["app"], AsgiProxy) else found["app"].wsgi_app
+    assert isinstance(proxy, AsgiProxy | WsgiProxy)
+    assert proxy._forwarder._allowed == {"shop.checkout"}
+    proxy.close()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("README.md", "CONTRIBUTING.md", "examples/README.md"),
+        *("docs/browsers.md", "deploy/README.md"),
+    ],
+)
 def test_links_lead_somewhere(name: str) -> None:
     """Every relative link names a file of the tree."""
     document = ROOT / name

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 import requests
@@ -17,9 +16,9 @@ PAGE: Final = "https://shop.example"
 WAIT: Final = 30
 
 
-def browser_key(path: Path, *pages: str, events_per_minute: int | None = None) -> str:
-    """A new browser key of project ``default`` in the store at ``path``."""
-    store = open_store(f"sqlite:///{path}")
+def browser_key(url: str, *pages: str, events_per_minute: int | None = None) -> str:
+    """A new browser key of project ``default`` in the store at ``url``."""
+    store = open_store(url)
     try:
         made = Keys(store).create(
             "default",
