@@ -1,7 +1,8 @@
 """The composition root of the backend: store, keys, judge, reader, pages, listeners (D5).
 
-Build order: store, keys, acceptor, reader, application, listeners. Shutdown is the reverse:
-listeners finish what is in flight, the acceptor what was read, the store writes what waits.
+Build order: store, summariser, keys, acceptor, reader, application, listeners. Shutdown is the
+reverse: listeners finish what is in flight, the acceptor what was read, the store writes what
+waits.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from flowmark_otel.backend.keys import Keys, bearer
 from flowmark_otel.backend.read import Reader
 from flowmark_otel.backend.sessions import Sessions
 from flowmark_otel.backend.store import Store, open_store
+from flowmark_otel.backend.summary.worker import Summariser
 from flowmark_otel.clock import Clock, SystemClock
 from flowmark_otel.config import ServeOptions
 from flowmark_otel.errors import ConfigurationError
@@ -40,6 +42,7 @@ from flowmark_otel.model import Principal
 
 FIRST_PROJECT: Final = INSECURE_PROJECT
 STOP_SECONDS: Final = 10.0
+NANOSECONDS: Final = 1_000_000_000
 _SWITCH_SECONDS: Final = 0.0005
 
 
@@ -115,6 +118,9 @@ class Server:
         options = self._options
         store = open_store(options.database_url, clock=self._clock, migrate=options.migrate)
         self._stack.push_async_callback(asyncio.to_thread, store.close)
+        summariser = Summariser(store)
+        summariser.start()
+        self._stack.push_async_callback(asyncio.to_thread, summariser.stop)
         keys = Keys(store)
         acceptor = Acceptor(
             store, keys, insecure=options.insecure_no_auth, capabilities=options.capabilities
@@ -153,7 +159,7 @@ class Server:
         anyone = _anyone(keys) if self._options.insecure_no_auth else None
         authenticate = _reader_of(keys, anyone)
         sessions = Sessions(store, keys)
-        reader = Reader(store)
+        reader = Reader(store, self._clock, open_after_ns=self._options.open_after * NANOSECONDS)
         trace_url = self._options.trace_url
         return [
             *health.routes(lambda: asyncio.to_thread(_readable, store)),

@@ -47,13 +47,15 @@ class Judge:
 
     ``received_at`` is the arrival of all of them, in epoch nanoseconds. After the last request
     ``events``, ``rejected`` and the changed runs and occurrences of ``known`` are to be written;
-    ``events`` holds the columns of the new rows, row after row in one list.
+    ``events`` holds the columns of the new rows, row after row in one list. ``contradicted`` are
+    the ``runs.id`` that a rejected event changes the reading of.
     """
 
     known: Known
     received_at: int
     events: list[object] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)
+    contradicted: set[int] = field(default_factory=set)
 
     def judge(self, prepared: Prepared, senders: Sequence[int]) -> Verdict:
         """Judge one request; ``senders`` are the ids of its senders, in its order.
@@ -219,6 +221,7 @@ class Judge:
         envelope = claim.envelope
         run = self._run(prepared, claim)
         accepted = None if first is None or first[0] == run.id else first[0]
+        self.contradicted |= {run.id} if accepted is None else {run.id, accepted}
         row = (
             prepared.project_id,
             prepared.origin,

@@ -53,6 +53,7 @@ class Run:
     retry_of_key: bytes | None = None
     parent_run_id: str | None = None
     correlation_id: str | None = None
+    stale: int = 1
     end_order: tuple[int, bytes] | None = None
     stored: bool = False
     changed: bool = True
@@ -69,6 +70,7 @@ class Run:
         "retry_of_key",
         "parent_run_id",
         "correlation_id",
+        "stale",
     )
 
     def take_fields(self, attributes: Mapping[str, Value], event: int) -> None:
@@ -105,6 +107,7 @@ class Run:
             self.retry_of_key,
             self.parent_run_id,
             self.correlation_id,
+            1,
         )
 
     def update(self) -> tuple[object, ...]:

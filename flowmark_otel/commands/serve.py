@@ -54,6 +54,7 @@ def _described(name: str) -> str:
 @_text("--tls-cert", "FILE")
 @_text("--tls-key", "FILE")
 @_switch("--insecure-no-auth")
+@_text("--open-after", "TIME")
 @_text("--max-request-bytes", "N")
 @_switch("--migrate")
 @_text("--trace-url", "TEMPLATE")

@@ -104,11 +104,8 @@ class Answers:
         groups = self._reader.attempts(principal.project_id, key, _GROUPS, asked.groups)
         ordinary = self._ordinary(principal, run, asked.occurrences)
         frame = self._frame(principal, run, f"{run_path(key)}.json")
-        this = RunFilters(workflow=run.workflow, run_id=run.run_id, origin=run.origin)
-        rates = self._reader.operation_statistics(principal.project_id, this, _OPERATIONS)
-        return html(
-            run_page(frame, Answered(run, groups, ordinary, rates.items), asked, self._viewer)
-        )
+        rates = self._reader.run_statistics(principal.project_id, key)
+        return html(run_page(frame, Answered(run, groups, ordinary, rates), asked, self._viewer))
 
     def run_json(self, request: Request, principal: Principal) -> Response:
         """The run, as the API answers."""

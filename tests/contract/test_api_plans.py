@@ -78,7 +78,7 @@ def test_a_page_of_runs_walks_the_order_of_arrival_alone(store: Ingested, plans:
     found = plans(lambda: store.reader.runs(1))
     assert not [line for line in found if _SCAN.search(line)]
     whole = [line for line in found if _WHOLE_PROJECT.search(line)]
-    assert whole == ["SEARCH runs USING INDEX runs_by_arrival (project_id=?)"]
+    assert whole == ["SEARCH runs USING COVERING INDEX runs_by_arrival (project_id=?)"]
     begun = found.index(whole[0])
     assert "USE TEMP B-TREE FOR ORDER BY" not in found[begun : begun + 2]
 

@@ -30,7 +30,9 @@ def test_the_migrations_make_what_the_tables_declare(tmp_path: Path) -> None:
     open_store(f"sqlite:///{path}").close()
     opened = database(path).readers()
     with opened.connect() as connection:
-        assert compare_metadata(MigrationContext.configure(connection), schema.metadata) == []
+        options = {"include_object": lambda *given: not str(given[1]).startswith("search")}
+        context = MigrationContext.configure(connection, opts=options)
+        assert compare_metadata(context, schema.metadata) == []
     opened.dispose()
     declared = create_engine(f"sqlite:///{tmp_path}/declared.db")
     schema.metadata.create_all(declared)
@@ -50,7 +52,8 @@ def statements_of(path: Path) -> dict[str, str]:
         "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL AND name != 'alembic_version'"
     ).fetchall()
     connection.close()
-    return {name: " ".join(sql.split()) for name, sql in found}
+    # A table that was copied under another name comes out of it with its name in quotes.
+    return {name: " ".join(sql.replace('"', "").split()) for name, sql in found}
 
 
 def test_every_migration_is_known() -> None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from flowmark_otel.backend.api.parameters import (
+    BUCKETS,
+    EVIDENCE_FILTERS,
     KEY,
     PAGING,
     RUN_FILTERS,
@@ -16,12 +18,15 @@ from flowmark_otel.backend.api.parameters import (
     WORKFLOW,
     Parameter,
 )
-from flowmark_otel.backend.read import DEFAULT_LIMIT, Reader, RunFilters
+from flowmark_otel.backend.read import DEFAULT_LIMIT, EvidenceFilters, Reader, RunFilters
 from flowmark_otel.backend.views import (
     EventView,
+    EvidenceItem,
     GroupView,
+    Ingest,
     OccurrenceView,
     OperationRow,
+    Overview,
     Page,
     RunView,
 )
@@ -46,7 +51,7 @@ class Endpoint:
 
 def _runs(reader: Reader, project_id: int, given: Mapping[str, Any]) -> Page[RunView]:
     filters, paging = _split(given)
-    return reader.runs(project_id, filters, *paging)
+    return reader.runs(project_id, RunFilters(**filters), *paging)
 
 
 def _run(reader: Reader, project_id: int, given: Mapping[str, Any]) -> RunView:
@@ -67,7 +72,21 @@ def _events(reader: Reader, project_id: int, given: Mapping[str, Any]) -> Page[E
 
 def _operations(reader: Reader, project_id: int, given: Mapping[str, Any]) -> Page[OperationRow]:
     filters, paging = _split(given)
-    return reader.operation_statistics(project_id, filters, *paging)
+    return reader.operation_statistics(project_id, *paging, **filters)
+
+
+def _overview(reader: Reader, project_id: int, given: Mapping[str, Any]) -> Overview:
+    return reader.overview(project_id, **given)
+
+
+def _evidence(reader: Reader, project_id: int, given: Mapping[str, Any]) -> Page[EvidenceItem]:
+    filters, paging = _split(given)
+    return reader.evidence(project_id, EvidenceFilters(**filters), *paging)
+
+
+def _ingest(reader: Reader, project_id: int, given: Mapping[str, Any]) -> Ingest:
+    del given  # takes nothing
+    return reader.ingest(project_id)
 
 
 def _trace(reader: Reader, project_id: int, given: Mapping[str, Any]) -> Page[RunView]:
@@ -78,9 +97,9 @@ def _paging(given: Mapping[str, Any]) -> tuple[int, str | None]:
     return given.get("limit", DEFAULT_LIMIT), given.get("cursor")
 
 
-def _split(given: Mapping[str, Any]) -> tuple[RunFilters, tuple[int, str | None]]:
+def _split(given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[int, str | None]]:
     filters = {name: value for name, value in given.items() if name not in ("limit", "cursor")}
-    return RunFilters(**filters), _paging(given)
+    return filters, _paging(given)
 
 
 ENDPOINTS: Final = (
@@ -124,6 +143,30 @@ ENDPOINTS: Final = (
         (SINCE, UNTIL, WORKFLOW, *PAGING),
         Page[OperationRow],
         _operations,
+    ),
+    Endpoint(
+        "/overview",
+        "overview",
+        "Figures of the runs of a time, over that time and per operation name.",
+        (SINCE, UNTIL, BUCKETS),
+        Overview,
+        _overview,
+    ),
+    Endpoint(
+        "/evidence",
+        "evidence",
+        "What is not known, and what was refused; of each kind the latest run first.",
+        (*EVIDENCE_FILTERS, *PAGING),
+        Page[EvidenceItem],
+        _evidence,
+    ),
+    Endpoint(
+        "/ingest",
+        "ingest",
+        "What arrived, from whom, and what holds it.",
+        (),
+        Ingest,
+        _ingest,
     ),
     Endpoint(
         "/trace/{trace_id}",

@@ -9,7 +9,13 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, Final, get_args
 
 from flowmark_otel import names
-from flowmark_otel.backend.read import DEFAULT_LIMIT, MAX_LIMIT, BadParameter
+from flowmark_otel.backend.read import (
+    DEFAULT_BUCKETS,
+    DEFAULT_LIMIT,
+    MAX_BUCKETS,
+    MAX_LIMIT,
+    BadParameter,
+)
 from flowmark_otel.model import MAX_NUMBER
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -166,6 +172,19 @@ PAGING: Final = (
     number("limit", f"Items of a page, at most {MAX_LIMIT}.", MAX_LIMIT, DEFAULT_LIMIT),
     text("cursor", "Where to go on: `next` of the page before."),
 )
+BUCKETS: Final = number(
+    "buckets",
+    "Into how many parts of one round length the time is cut, at most.",
+    MAX_BUCKETS,
+    DEFAULT_BUCKETS,
+)
+EVIDENCE_FILTERS: Final = (
+    choice("kind", "What is listed; all kinds, one after the other, if left out.", names.Problem),
+    WORKFLOW,
+    text("service", "The service.name of whoever sent the evidence."),
+    SINCE,
+    UNTIL,
+)
 RUN_FILTERS: Final = (
     WORKFLOW,
     text("run_id", "The run's id."),
@@ -181,5 +200,9 @@ RUN_FILTERS: Final = (
     choice("origin", "Sent by servers or by browsers.", names.Origin),
     SINCE,
     UNTIL,
-    text("q", "Part of the workflow's name or of the run id."),
+    text(
+        "q",
+        "Words that occur in workflow, run id, correlation id, outcome, error codes, operation"
+        " names or group ids; each may be the beginning of one. All have to occur.",
+    ),
 )

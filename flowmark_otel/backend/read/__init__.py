@@ -2,12 +2,23 @@
 
 from flowmark_otel.backend.read.errors import BadParameter, NotFound
 from flowmark_otel.backend.read.filters import RunFilters
-from flowmark_otel.backend.read.reader import DEFAULT_LIMIT, MAX_LIMIT, Readable, Reader
+from flowmark_otel.backend.read.problems import EvidenceFilters
+from flowmark_otel.backend.read.reader import (
+    DEFAULT_BUCKETS,
+    DEFAULT_LIMIT,
+    MAX_BUCKETS,
+    MAX_LIMIT,
+    Readable,
+    Reader,
+)
 
 __all__ = [
+    "DEFAULT_BUCKETS",
     "DEFAULT_LIMIT",
+    "MAX_BUCKETS",
     "MAX_LIMIT",
     "BadParameter",
+    "EvidenceFilters",
     "NotFound",
     "Readable",
     "Reader",

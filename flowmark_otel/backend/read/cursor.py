@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
@@ -13,8 +14,14 @@ from flowmark_otel.backend.read.errors import BadParameter
 Position: TypeAlias = tuple[int | str, ...]
 """The values a list is ordered by, of the last item of a page."""
 
-_LONGEST: Final = 4096
+_LONGEST: Final = 8192
 _TOO_HIGH: Final = 2**63  # no column holds it
+
+
+def name_of(name: str, asked: object) -> str:
+    """The name of a list under what it is asked for: a cursor goes on in this list alone."""
+    told = orjson.dumps(asked, default=bytes.hex)
+    return f"{name} {hashlib.blake2b(told, digest_size=8).hexdigest()}"
 
 
 def encode(name: str, position: Position) -> str:

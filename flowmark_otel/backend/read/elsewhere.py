@@ -7,11 +7,11 @@ from typing import Final
 
 from sqlalchemy import Connection, and_, case, exists, func, select, tuple_
 
-from flowmark_otel.backend.read.evidence import DbRow, belongs, chunks
+from flowmark_otel.backend.evidence import DbRow, belongs, chunks
 from flowmark_otel.backend.read.render import Elsewhere
 from flowmark_otel.backend.read.runs import RunRow
-from flowmark_otel.backend.read.tries import GroupKey
 from flowmark_otel.backend.store import schema
+from flowmark_otel.backend.tries import GroupKey
 
 MOST_NAMED: Final = 20
 """So many runs are named, the latest of them."""

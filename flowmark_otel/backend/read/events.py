@@ -7,8 +7,8 @@ from typing import Final
 import orjson
 from sqlalchemy import Connection, or_, select
 
+from flowmark_otel.backend.evidence import ACCEPTED, DbRow, accepted, belongs
 from flowmark_otel.backend.read import cursor, render
-from flowmark_otel.backend.read.evidence import ACCEPTED, DbRow, accepted, belongs
 from flowmark_otel.backend.read.runs import RunRow
 from flowmark_otel.backend.store import schema
 from flowmark_otel.backend.times import unwrap_time

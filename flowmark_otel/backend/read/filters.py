@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
-from sqlalchemy import ColumnElement, and_, exists, func, literal, or_, select
+from sqlalchemy import ColumnElement, Select, and_, exists, func, literal, or_, select
 
 from flowmark_otel import names
+from flowmark_otel.backend.evidence import belongs
 from flowmark_otel.backend.read.bytes import Contains
-from flowmark_otel.backend.read.evidence import belongs
-from flowmark_otel.backend.read.tries import RunTries
 from flowmark_otel.backend.store import schema
+from flowmark_otel.backend.tries import RunTries
 
 _runs = schema.runs.c
 _occurrences = schema.occurrences.c
@@ -28,7 +29,7 @@ class RunFilters:
     """Which runs; all given conditions hold. None is no condition.
 
     ``since`` and ``until`` (exclusive) are epoch nanoseconds of the first arrival; ``trace_id``
-    is 16 bytes; ``q`` is part of the workflow's name or the run id.
+    is 16 bytes; ``q`` is looked for in names, ids, error codes and outcome (``words``).
     """
 
     workflow: str | None = None
@@ -49,14 +50,11 @@ class RunFilters:
 
 
 def conditions(project_id: int, filters: RunFilters) -> Iterator[ColumnElement[bool]]:
-    """The conditions on ``runs``, the project's first.
+    """The conditions on ``runs`` but for ``named``, ``q`` and the time: answered from evidence.
 
     Those of verdict and gap decide about every run without a conflict; ``exact`` about the others.
     """
-    narrow = list(_narrow(project_id, filters))
-    # Where a few runs are named, the list is not read in order of arrival until they turn up.
-    yield belongs(_runs.project_id, project_id) if narrow else _runs.project_id == project_id
-    yield from narrow
+    yield belongs(_runs.project_id, project_id)
     for column, value in (
         (_runs.workflow, filters.workflow),
         (_runs.status, filters.status),
@@ -64,20 +62,19 @@ def conditions(project_id: int, filters: RunFilters) -> Iterator[ColumnElement[b
     ):
         if value is not None:
             yield column == value
-    if filters.since is not None:
-        yield _runs.first_received_at >= filters.since
-    if filters.until is not None:
-        yield _runs.first_received_at < filters.until
-    if filters.q:
-        yield or_(
-            _runs.workflow.icontains(filters.q, autoescape=True),
-            _runs.run_id.icontains(filters.q, autoescape=True),
-        )
     yield from _of_occurrences(filters)
     if filters.verdict is not None:
         yield _verdict(filters.verdict)
     if filters.problem is not None:
         yield _problem(filters.problem)
+
+
+def within(filters: RunFilters) -> Iterator[ColumnElement[bool]]:
+    """The conditions on the time of arrival."""
+    if filters.since is not None:
+        yield _runs.first_received_at >= filters.since
+    if filters.until is not None:
+        yield _runs.first_received_at < filters.until
 
 
 def exact(filters: RunFilters) -> Exact | None:
@@ -99,19 +96,28 @@ def contradicted() -> ColumnElement[bool]:
     )
 
 
-def _narrow(project_id: int, filters: RunFilters) -> Iterator[ColumnElement[bool]]:
-    """The conditions that an index of its own answers."""
+def unresolved() -> ColumnElement[bool]:
+    """Whether the run says it retries one that is not stored."""
+    target = schema.runs.alias("target")
+    return and_(
+        _runs.retry_of_key.is_not(None), ~exists().where(target.c.key == _runs.retry_of_key)
+    )
+
+
+def named(project_id: int, filters: RunFilters) -> list[Select[Any]]:
+    """What is looked up by an index of its own: each gives the ``runs.id`` of one filter."""
+    found: list[Select[Any]] = []
     if filters.trace_id is not None:
         events = schema.events.c
-        yield _runs.id.in_(
+        found.append(
             select(events.run).where(
                 events.project_id == project_id, events.trace_id == filters.trace_id
             )
         )
     if filters.run_id is not None:
-        named = schema.runs.alias("named").c
-        yield _runs.id.in_(
-            select(named.id).where(named.project_id == project_id, named.run_id == filters.run_id)
+        runs = schema.runs.alias("named").c
+        found.append(
+            select(runs.id).where(runs.project_id == project_id, runs.run_id == filters.run_id)
         )
     if filters.group_id is not None:
         with_group = select(_occurrences.run).where(
@@ -119,7 +125,25 @@ def _narrow(project_id: int, filters: RunFilters) -> Iterator[ColumnElement[bool
         )
         if filters.operation is not None:
             with_group = with_group.where(_occurrences.operation == filters.operation)
-        yield _runs.id.in_(with_group)
+        found.append(with_group)
+    return found
+
+
+def named_one_by_one(filters: RunFilters) -> Iterator[ColumnElement[bool]]:
+    """The same as conditions on single runs, where an index would give too many."""
+    if filters.trace_id is not None:
+        events = schema.events.c
+        # Not by the index of traces, which would give all that there are again.
+        yield exists().where(
+            events.run == _runs.id, func.coalesce(events.trace_id, b"") == filters.trace_id
+        )
+    if filters.run_id is not None:
+        yield _runs.run_id == filters.run_id
+    if filters.group_id is not None:
+        group = [_mine, func.coalesce(_occurrences.group_id, "") == filters.group_id]
+        if filters.operation is not None:
+            group.append(_occurrences.operation == filters.operation)
+        yield exists().where(*group)
 
 
 def _of_occurrences(filters: RunFilters) -> Iterator[ColumnElement[bool]]:
@@ -193,10 +217,7 @@ def _problem(problem: names.Problem) -> ColumnElement[bool]:
         )
         return or_(_runs.status == "open", open_operation)
     if problem == "unresolved":
-        target = schema.runs.alias("target")
-        return and_(
-            _runs.retry_of_key.is_not(None), ~exists().where(target.c.key == _runs.retry_of_key)
-        )
+        return unresolved()
     if problem == "conflict":
         return contradicted()
     return exists().where(_rejections.run == _runs.id)

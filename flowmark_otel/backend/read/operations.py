@@ -8,9 +8,7 @@ from typing import Final
 from sqlalchemy import ColumnElement, Connection, case, func, select, tuple_
 
 from flowmark_otel import names
-from flowmark_otel.backend.read import cursor, render
-from flowmark_otel.backend.read.elsewhere import elsewhere
-from flowmark_otel.backend.read.evidence import (
+from flowmark_otel.backend.evidence import (
     DbRow,
     belongs,
     chunks,
@@ -19,9 +17,11 @@ from flowmark_otel.backend.read.evidence import (
     events_by_id,
     observed_events,
 )
+from flowmark_otel.backend.read import cursor, render
+from flowmark_otel.backend.read.elsewhere import elsewhere
 from flowmark_otel.backend.read.runs import RunRow
-from flowmark_otel.backend.read.tries import GroupKey
 from flowmark_otel.backend.store import schema
+from flowmark_otel.backend.tries import GroupKey
 from flowmark_otel.backend.views import GroupView, OccurrenceView, Page
 from flowmark_otel.fold.groups import groups
 from flowmark_otel.fold.rows import Accepted, Conflicting

@@ -7,22 +7,39 @@ from typing import Final, Protocol
 
 from sqlalchemy import Connection, Engine
 
-from flowmark_otel.backend.read import events, operations, runs, statistics
+from flowmark_otel.backend.read import events, intake, operations, problems, runs, statistics
 from flowmark_otel.backend.read.errors import BadParameter
 from flowmark_otel.backend.read.filters import RunFilters
-from flowmark_otel.backend.store.reading import snapshot
+from flowmark_otel.backend.read.overview import overview
+from flowmark_otel.backend.read.problems import EvidenceFilters
+from flowmark_otel.backend.store.reading import READ_SECONDS, snapshot
+from flowmark_otel.backend.summary.spans import DAY, MINUTE
 from flowmark_otel.backend.views import (
     EventView,
+    EvidenceItem,
     GroupView,
+    Ingest,
     OccurrenceView,
     OperationRow,
+    Overview,
     Page,
     RunView,
 )
+from flowmark_otel.clock import Clock, SystemClock
 
 DEFAULT_LIMIT: Final = 50
 MAX_LIMIT: Final = 500
 """Items of one page."""
+
+DEFAULT_BUCKETS: Final = 30
+MAX_BUCKETS: Final = 200
+OVERVIEW_NS: Final = 30 * DAY
+"""What an overview is of where no time is given."""
+
+OPEN_AFTER_NS: Final = 15 * MINUTE
+"""An end may be on its way for so long before its absence is listed."""
+
+_LATEST: Final = 2**63 - 1
 
 
 class Readable(Protocol):
@@ -39,11 +56,21 @@ class Reader:
 
     Blocking; may be called from any thread. Raises NotFound for a run that the project does not
     have, BadParameter for a limit outside 1 to 500 or a cursor that is none, Unavailable where the
-    store cannot be read.
+    store cannot be read, or not within ``seconds``.
     """
 
-    def __init__(self, store: Readable) -> None:
+    def __init__(
+        self,
+        store: Readable,
+        clock: Clock | None = None,
+        *,
+        open_after_ns: int = OPEN_AFTER_NS,
+        seconds: float = READ_SECONDS,
+    ) -> None:
         self._store = store
+        self._clock = clock or SystemClock()
+        self._open_after_ns = open_after_ns
+        self._seconds = seconds
 
     def runs(
         self,
@@ -93,15 +120,69 @@ class Reader:
     def operation_statistics(
         self,
         project_id: int,
-        filters: RunFilters | None = None,
         limit: int = DEFAULT_LIMIT,
         cursor: str | None = None,
+        *,
+        since: int | None = None,
+        until: int | None = None,
+        workflow: str | None = None,
     ) -> Page[OperationRow]:
-        """Figures per operation name over the runs that ``filters`` names, most time lost first."""
+        """Figures per operation name over the runs of a time, most time lost first.
+
+        Times are epoch nanoseconds of the first arrival.
+        """
         _check(limit)
         with self._snapshot() as connection:
-            wanted = filters or RunFilters()
-            return statistics.operation_page(connection, project_id, wanted, limit, cursor)
+            return statistics.operation_page(
+                connection, project_id, (since, until, workflow), limit, cursor
+            )
+
+    def run_statistics(self, project_id: int, key: str) -> tuple[OperationRow, ...]:
+        """The same figures of one run."""
+        with self._snapshot() as connection:
+            found = runs.find(connection, project_id, key)
+            return statistics.of_run(connection, project_id, found)
+
+    def overview(
+        self,
+        project_id: int,
+        since: int | None = None,
+        until: int | None = None,
+        buckets: int = DEFAULT_BUCKETS,
+    ) -> Overview:
+        """Figures over time and per operation name; without times of the last 30 days.
+
+        Raises BadParameter where ``since`` is not before ``until``, or ``buckets`` not 1 to 200.
+        """
+        if not 1 <= buckets <= MAX_BUCKETS:
+            msg = f"buckets: found {buckets}; set a number from 1 to {MAX_BUCKETS}"
+            raise BadParameter(msg)
+        end = min(self._clock.now_ns() + 1, _LATEST) if until is None else until
+        begin = max(end - OVERVIEW_NS, 0) if since is None else since
+        if begin >= end:
+            msg = "since: is not before until; set an earlier time, or a later until"
+            raise BadParameter(msg)
+        with self._snapshot() as connection:
+            return overview(connection, project_id, begin, end, buckets)
+
+    def evidence(
+        self,
+        project_id: int,
+        filters: EvidenceFilters | None = None,
+        limit: int = DEFAULT_LIMIT,
+        cursor: str | None = None,
+    ) -> Page[EvidenceItem]:
+        """What is not known and what was refused."""
+        _check(limit)
+        before = self._clock.now_ns() - self._open_after_ns
+        with self._snapshot() as connection:
+            wanted = filters or EvidenceFilters()
+            return problems.evidence_page(connection, project_id, wanted, before, limit, cursor)
+
+    def ingest(self, project_id: int) -> Ingest:
+        """What arrived, from whom, and what holds it."""
+        with self._snapshot() as connection:
+            return intake.ingest(connection, project_id, self._clock.now_ns())
 
     def trace(
         self,
@@ -114,7 +195,7 @@ class Reader:
         return self.runs(project_id, RunFilters(trace_id=trace_id), limit, cursor)
 
     def _snapshot(self) -> AbstractContextManager[Connection]:
-        return snapshot(self._store.engine)
+        return snapshot(self._store.engine, self._seconds)
 
 
 def _check(limit: int) -> None:

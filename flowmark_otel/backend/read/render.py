@@ -138,21 +138,44 @@ def group(found: Group, elsewhere: Elsewhere) -> views.GroupView:
     )
 
 
-def operation_row(workflow: str, operation: str, figures: rates.Figures) -> views.OperationRow:
+def operation_row(
+    workflow: str, operation: str, found: rates.Figures, not_included: int = 0
+) -> views.OperationRow:
     """The figures of one operation name."""
-    amplification = figures.amplification
     return views.OperationRow(
         workflow=workflow,
         operation=operation,
-        occurrences=figures.occurrences,
-        attempts=figures.attempts,
-        groups=figures.groups,
-        operations=figures.operations,
-        attempt_errors=views.Rate(*figures.attempt_errors),
-        operation_errors=views.Rate(*figures.operation_errors),
-        amplification=views.Amplification(*amplification, at_least=bool(amplification.undecided)),
-        time_lost_ns=figures.time_lost_ns,
+        occurrences=found.occurrences,
+        attempts=found.attempts,
+        groups=found.groups,
+        operations=found.operations,
+        attempt_errors=views.Rate(*found.attempt_errors),
+        operation_errors=views.Rate(*found.operation_errors),
+        amplification=at_least(found.amplification),
+        time_lost_ns=found.time_lost_ns,
+        not_included=not_included,
     )
+
+
+def figures(found: rates.Figures) -> views.Figures:
+    """The figures of whatever was counted."""
+    return views.Figures(
+        occurrences=found.occurrences,
+        attempts=found.attempts,
+        groups=found.groups,
+        operations=found.operations,
+        verdicts=views.Verdicts(**{str(name): count for name, count in found.verdicts.items()}),
+        attempt_errors=views.Rate(*found.attempt_errors),
+        operation_errors=views.Rate(*found.operation_errors),
+        amplification=at_least(found.amplification),
+        extra_attempts=at_least(found.extra_attempts),
+        time_lost_ns=found.time_lost_ns,
+    )
+
+
+def at_least(share: rates.Share) -> views.Amplification:
+    """A share that is "at least" where something is undecided."""
+    return views.Amplification(*share, at_least=bool(share.undecided))
 
 
 def _kind(one: Occurrence) -> names.Kind:

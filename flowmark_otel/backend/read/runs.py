@@ -6,22 +6,20 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
-from sqlalchemy import Connection, Select, and_, case, func, select, tuple_
+from sqlalchemy import Connection, Select, and_, case, func, select
 
 from flowmark_otel import names
 from flowmark_otel.backend import views
 from flowmark_otel.backend.browsers import qualified
-from flowmark_otel.backend.read import cursor, filters, render
+from flowmark_otel.backend.evidence import DbRow, belongs, run_events
+from flowmark_otel.backend.read import cursor, filters, finding, render
 from flowmark_otel.backend.read.errors import NotFound
-from flowmark_otel.backend.read.evidence import DbRow, belongs, run_events
-from flowmark_otel.backend.read.tries import run_tries
 from flowmark_otel.backend.store import schema
 from flowmark_otel.backend.views import Page, RunView, Time
 from flowmark_otel.fold import rows
 from flowmark_otel.fold.state import run_state
 
 _KEY: Final = re.compile(r"[0-9a-f]{32}")  # model.run_key, in hexadecimal
-_LIST: Final = "runs"
 _columns = schema.runs.c
 _LINK: Final = (_columns.workflow, _columns.run_id, _columns.key)
 _NO_COUNTS: Final = views.RunCounts(0, 0, 0, 0, 0)
@@ -51,44 +49,15 @@ def page(
     limit: int,
     after: str | None,
 ) -> Page[RunView]:
-    """Runs by first arrival, the latest first."""
-    position = cursor.decode(_LIST, after, (int, int))
-    decides = filters.exact(wanted)
-    found: list[RunRow] = []
-    while len(found) <= limit:
-        statement = (
-            select(schema.runs, filters.contradicted().label("contradicted"))
-            .where(*filters.conditions(project_id, wanted))
-            .order_by(_columns.first_received_at.desc(), _columns.id.desc())
-            .limit(limit + 1)
-        )
-        if position is not None:
-            statement = statement.where(
-                tuple_(_columns.first_received_at, _columns.id) < tuple_(*position)
-            )
-        some = connection.execute(statement).all()
-        found += _decided(connection, project_id, some, decides)
-        if len(some) <= limit:
-            break
-        position = (some[-1].first_received_at, some[-1].id)
-    last = found[limit - 1] if len(found) > limit else None
+    """Runs by first arrival, the latest first; a page may be short and yet not the last."""
+    name = cursor.name_of("runs", wanted)
+    position = cursor.decode(name, after, (int, int))
+    at = None if position is None else (int(position[0]), int(position[1]))
+    found = finding.find(connection, project_id, wanted, at, limit)
     return Page(
-        views_of(connection, project_id, found[:limit]),
-        cursor.encode(_LIST, (last.first_received_at, last.id)) if last else None,
+        views_of(connection, project_id, found.rows),
+        None if found.end is None else cursor.encode(name, found.end),
     )
-
-
-def _decided(
-    connection: Connection,
-    project_id: int,
-    candidates: Sequence[RunRow],
-    decides: filters.Exact | None,
-) -> list[RunRow]:
-    if decides is None:
-        return list(candidates)
-    doubtful = [row.id for row in candidates if row.contradicted]
-    tries = run_tries(connection, project_id, doubtful)
-    return [row for row in candidates if row.id not in tries or decides(tries[row.id])]
 
 
 def views_of(

@@ -2,36 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
-from sqlalchemy import Connection, select, tuple_
+from sqlalchemy import Connection
 
 from flowmark_otel.backend.read import cursor, render
-from flowmark_otel.backend.read.evidence import DbRow
-from flowmark_otel.backend.read.filters import RunFilters, conditions
-from flowmark_otel.backend.read.tries import run_tries
-from flowmark_otel.backend.store import schema
+from flowmark_otel.backend.read.gathering import Gathered
+from flowmark_otel.backend.read.runs import RunRow
+from flowmark_otel.backend.summary.rollups import ALL
+from flowmark_otel.backend.tries import run_tries
 from flowmark_otel.backend.views import OperationRow, Page
-from flowmark_otel.fold.rates import Tally
+from flowmark_otel.fold.rates import Figures, Tally
 
-_AT_ONCE: Final = 500  # runs; memory goes by these, not by the store
-_LIST: Final = "operations"
+LATEST: Final = 2**63 - 1
 
 
 def operation_page(
     connection: Connection,
     project_id: int,
-    wanted: RunFilters,
+    asked: tuple[int | None, int | None, str | None],
     limit: int,
     after: str | None,
 ) -> Page[OperationRow]:
-    """Operation names by time lost, the most first; over the runs that ``wanted`` names."""
-    position = cursor.decode(_LIST, after, (int, str, str))
+    """Operation names by time lost, the most first; ``asked``: since, until and workflow."""
+    since, until, workflow = asked
+    name = cursor.name_of("operations", asked)
+    position = cursor.decode(name, after, (int, str, str))
+    begin, end = since or 0, LATEST if until is None else until
+    found = Gathered(connection, project_id, begin, end, workflow)
     rows = sorted(
         (
-            render.operation_row(workflow, operation, tally.figures())
-            for (workflow, operation), tally in _tallies(connection, project_id, wanted).items()
+            render.operation_row(*one, tally.figures(), found.not_included)
+            for one, tally in found.tallies.items()
+            if one != ALL
         ),
         key=_order,
     )
@@ -40,8 +44,20 @@ def operation_page(
     last = rows[limit - 1] if len(rows) > limit else None
     return Page(
         tuple(rows[:limit]),
-        cursor.encode(_LIST, (last.time_lost_ns, last.workflow, last.operation)) if last else None,
+        cursor.encode(name, (last.time_lost_ns, last.workflow, last.operation)) if last else None,
     )
+
+
+def of_run(connection: Connection, project_id: int, run: RunRow) -> tuple[OperationRow, ...]:
+    """The figures of one run, per operation name."""
+    tallies = run_tries(connection, project_id, [run.id])[run.id].tallies()
+    rows = [render.operation_row(run.workflow, *one) for one in _figures(tallies)]
+    return tuple(sorted(rows, key=_order))
+
+
+def _figures(tallies: dict[str, Tally]) -> Iterator[tuple[str, Figures]]:
+    for operation, tally in tallies.items():
+        yield operation, tally.figures()
 
 
 def position_order(position: cursor.Position) -> tuple[int, str, str]:
@@ -52,39 +68,3 @@ def position_order(position: cursor.Position) -> tuple[int, str, str]:
 
 def _order(row: OperationRow) -> tuple[int, str, str]:
     return -row.time_lost_ns, row.workflow, row.operation
-
-
-def _tallies(
-    connection: Connection, project_id: int, wanted: RunFilters
-) -> dict[tuple[str, str], Tally]:
-    tallies: dict[tuple[str, str], Tally] = {}
-    for some in _runs(connection, project_id, wanted):
-        workflows = {row.id: row.workflow for row in some}
-        for run, tries in run_tries(connection, project_id, list(workflows)).items():
-            for (operation, _), group in tries.groups.items():
-                tallies.setdefault((workflows[run], operation), Tally()).add_group(group)
-            for operation, status in tries.ordinary:
-                tallies.setdefault((workflows[run], operation), Tally()).add_ordinary(status)
-    return tallies
-
-
-def _runs(connection: Connection, project_id: int, wanted: RunFilters) -> Iterator[Sequence[DbRow]]:
-    columns = schema.runs.c
-    position: tuple[int, int] | None = None
-    while True:
-        statement = (
-            select(columns.id, columns.workflow, columns.first_received_at)
-            .where(*conditions(project_id, wanted))
-            .order_by(columns.first_received_at, columns.id)
-            .limit(_AT_ONCE)
-        )
-        if position is not None:
-            statement = statement.where(
-                tuple_(columns.first_received_at, columns.id) > tuple_(*position)
-            )
-        some = connection.execute(statement).all()
-        if some:
-            yield some
-            position = (some[-1].first_received_at, some[-1].id)
-        if len(some) < _AT_ONCE:
-            return

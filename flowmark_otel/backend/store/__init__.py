@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from sqlalchemy.exc import DBAPIError
 
 from flowmark_otel.backend.batch import Arrival, Batch, Verdict
+from flowmark_otel.backend.store import derived as derived  # its tables are part of the schema
 from flowmark_otel.backend.store.database import Database, Fault
 from flowmark_otel.backend.store.locate import database_of
 from flowmark_otel.backend.store.migrate import bring_up, revision_of

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, func, select, text
 
 from flowmark_otel.backend.judge import Rejected
 from flowmark_otel.backend.store import schema
@@ -22,6 +22,8 @@ Scope: TypeAlias = tuple[int, str]
 
 MAX_OF_EVENT_ID: Final = 16
 MAX_WITHOUT_ID: Final = 10_000
+_NAMED: Final = 7  # the first columns of events: id, what its event id is made of, run
+_ANY: Final = select(schema.rejections.c.id).where(text("trace_id IS NOT NULL")).limit(1)
 
 
 def keep(connection: Connection, statements: Statements, rejected: Sequence[Rejected]) -> None:
@@ -49,6 +51,26 @@ def keep(connection: Connection, statements: Statements, rejected: Sequence[Reje
             digests.add(each.digest)
             rows.append(each.row)
     statements.insert_rejections.run(driver, rows)
+
+
+def link(connection: Connection, statements: Statements, events: Sequence[object]) -> None:
+    """Say of rejections whose event id was now accepted, with another payload, in which run.
+
+    ``events`` are the columns of the new rows, row after row. Rejections are few: mostly there is
+    none to look for.
+    """
+    if not events or connection.execute(_ANY).first() is None:
+        return
+    width = len(schema.events.columns)
+    statements.link_rejections.run(
+        driver_of(connection),
+        [
+            (project_id, trace_id, span_id, part, origin, run)
+            for _, project_id, origin, trace_id, span_id, part, run in (
+                events[at : at + _NAMED] for at in range(0, len(events), width)
+            )
+        ],
+    )
 
 
 def scopes(rejected: Sequence[Rejected]) -> list[Scope]:

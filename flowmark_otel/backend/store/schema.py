@@ -125,7 +125,17 @@ runs = Table(
     Column("retry_of_key", LargeBinary(16)),  # runs.key of the target, stored or not
     Column("parent_run_id", String),
     Column("correlation_id", String),
+    # 1: what is derived of the run (derived.py) is older than its evidence.
+    Column("stale", SmallInteger, nullable=False, server_default="1"),
     Index("runs_by_arrival", "project_id", "first_received_at", "id"),
+    Index(
+        "runs_stale",
+        "project_id",
+        "first_received_at",
+        "id",
+        sqlite_where=text("stale = 1"),
+        postgresql_where=text("stale = 1"),
+    ),
     Index("runs_by_run_id", "project_id", "run_id"),  # legacy parents name no workflow (A19)
     Index(
         "runs_by_retry_of",
@@ -252,6 +262,13 @@ rejections = Table(
         "accepted_run",
         sqlite_where=text("accepted_run IS NOT NULL"),
         postgresql_where=text("accepted_run IS NOT NULL"),
+    ),
+    # An event that is accepted after another of its id was refused: both are in conflict.
+    Index(
+        "rejections_by_event_id",
+        *("project_id", "trace_id", "span_id", "part", "origin"),
+        sqlite_where=text("trace_id IS NOT NULL"),
+        postgresql_where=text("trace_id IS NOT NULL"),
     ),
     Index("rejections_by_arrival", "project_id", "received_at", "id"),
 )

@@ -33,6 +33,8 @@ class Statements:
         self.insert_occurrences = dialect.insert(occurrences)
         self.insert_rejections = dialect.insert(schema.rejections, without=("id",), ignore=True)
         self.update_runs = dialect.update(runs, ("id",), Run.CHANGING)
+        self.mark_runs = dialect.update(runs, ("id",), ("stale",))
+        self.link_rejections = dialect.update(schema.rejections, _EVENT_ID, ("accepted_run",))
         self.update_occurrences = dialect.update(
             occurrences, ("run", "operation_id"), Occurrence.CHANGING
         )

@@ -10,13 +10,13 @@ from sqlalchemy import Connection
 from flowmark_otel.backend.batch import Claim, Prepared, Verdict
 from flowmark_otel.backend.judge import Judge
 from flowmark_otel.backend.known import Known, Occurrence, Run
-from flowmark_otel.backend.store import rejections
+from flowmark_otel.backend.store import counters, rejections
 from flowmark_otel.backend.store.database import Database, Driver, Row, driver_of
 from flowmark_otel.backend.store.senders import Senders
 from flowmark_otel.backend.store.tables import Statements
 from flowmark_otel.backend.times import unwrap_time
 
-_RUN_COLUMNS: Final = 17
+_RUN_COLUMNS: Final = 18
 
 
 class Transactions:
@@ -47,6 +47,7 @@ class Transactions:
             for request in requests
         ]
         self._write(connection, known, judge)
+        counters.add(connection, requests, verdicts)
         return verdicts
 
     def forget(self) -> None:
@@ -137,6 +138,9 @@ class Transactions:
         if judge.rejected:
             self._database.lock_rejections(connection, rejections.scopes(judge.rejected))
             rejections.keep(connection, statements, judge.rejected)
+            marked = [(run, 1) for run in sorted(judge.contradicted)]
+            statements.mark_runs.run(driver, marked)
+        rejections.link(connection, statements, judge.events)
 
 
 def _run(row: Any) -> Run:  # noqa: ANN401  a row of the driver

@@ -1,4 +1,4 @@
-"""What reading answers: one frozen record for every JSON object of the contract, section 5.
+"""What reading answers about runs: one frozen record for every JSON object (contract, section 5).
 
 Field names are the JSON fields. ``Time`` is epoch nanoseconds here and RFC 3339 in JSON; unknown
 is None here and ``null`` there. Durations are integers in nanoseconds on both sides.
@@ -6,14 +6,11 @@ is None here and ``null`` there. Durations are integers in nanoseconds on both s
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
-from functools import cache
-from types import NoneType, UnionType
-from typing import Any, Generic, NewType, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Generic, TypeVar
 
+from flowmark_otel.backend.views.json import Time
 from flowmark_otel.model import Value
 from flowmark_otel.names import (
     Ended,
@@ -25,9 +22,6 @@ from flowmark_otel.names import (
     Status,
     Verdict,
 )
-
-Time = NewType("Time", int)
-"""Epoch nanoseconds, as sent or as received; JSON writes it as RFC 3339 UTC with nine digits."""
 
 T = TypeVar("T")
 
@@ -282,86 +276,8 @@ class EventView:
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
-    """``numerator`` of ``denominator``; ``undecided`` more may belong to either."""
-
-    numerator: int
-    denominator: int
-    undecided: int
-
-
-@dataclass(frozen=True, slots=True)
-class Amplification:
-    """Known attempts per group; with ``undecided`` groups, that have a gap, it is ``at_least``."""
-
-    numerator: int
-    denominator: int
-    undecided: int
-    at_least: bool
-
-
-@dataclass(frozen=True, slots=True)
-class OperationRow:
-    """One operation name of one workflow over many runs (E4); ``time_lost_ns`` is a sum."""
-
-    workflow: str
-    operation: str
-    occurrences: int
-    attempts: int
-    groups: int
-    operations: int
-    attempt_errors: Rate
-    operation_errors: Rate
-    amplification: Amplification
-    time_lost_ns: int
-
-
-@dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
     """One page of a list; ``next`` is the cursor of the page after it, null on the last."""
 
     items: tuple[T, ...]
     next: str | None
-
-
-# -- JSON -----------------------------------------------------------------------------------------
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-
-
-def rfc3339(time: int) -> str:
-    """Write epoch nanoseconds (any uint64) as ``2026-11-30T13:24:55.000000001Z``."""
-    seconds, nanoseconds = divmod(time, 1_000_000_000)
-    whole = _EPOCH + timedelta(seconds=seconds)
-    return f"{whole.strftime('%Y-%m-%dT%H:%M:%S')}.{nanoseconds:09d}Z"
-
-
-def jsonable(view: object) -> Any:  # noqa: ANN401 (JSON has no narrower type)
-    """Return the JSON-ready form of a view, of a tuple of views or of a plain value."""
-    if isinstance(view, (list, tuple)):
-        return [jsonable(item) for item in view]
-    if dataclasses.is_dataclass(view) and not isinstance(view, type):
-        return {name: write(getattr(view, name)) for name, write in _writers(type(view))}
-    return view
-
-
-@cache
-def _writers(view: type) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
-    hints = get_type_hints(view)
-    return tuple((field.name, _writer(hints[field.name])) for field in dataclasses.fields(view))
-
-
-def _writer(hint: object) -> Callable[[Any], Any]:
-    if hint is Time:
-        return rfc3339
-    if get_origin(hint) in (Union, UnionType) and Time in get_args(hint):
-        others = set(get_args(hint)) - {Time, NoneType}
-        if others:
-            msg = f"a time shares its field with {others}"
-            raise TypeError(msg)
-        return _optional_time
-    return jsonable
-
-
-def _optional_time(time: int | None) -> str | None:
-    return None if time is None else rfc3339(time)

@@ -12,11 +12,11 @@ from typing import TypeAlias
 from sqlalchemy import Connection, select
 
 from flowmark_otel import names
-from flowmark_otel.backend.read.evidence import DbRow, belongs, chunks, conflicts
+from flowmark_otel.backend.evidence import DbRow, belongs, chunks, conflicts
 from flowmark_otel.backend.store import schema
 from flowmark_otel.backend.times import unwrap_time
 from flowmark_otel.fold.groups import gaps, lone_verdict, place_of, verdict
-from flowmark_otel.fold.rates import Tries, Try
+from flowmark_otel.fold.rates import Tally, Tries, Try
 from flowmark_otel.fold.rows import Conflicting
 from flowmark_otel.fold.state import Place, contradictions
 
@@ -26,17 +26,26 @@ GroupKey: TypeAlias = tuple[str, str]
 
 @dataclass(slots=True)
 class RunTries:
-    """One run: its groups, and its ordinary occurrences as (operation name, status)."""
+    """One run: its groups, its ordinary occurrences as (operation name, status, error code)."""
 
     groups: dict[GroupKey, Tries] = field(default_factory=dict)
-    ordinary: list[tuple[str, names.Status]] = field(default_factory=list)
+    ordinary: list[tuple[str, names.Status, str | None]] = field(default_factory=list)
 
     def verdicts(self) -> set[names.Verdict]:
         """The verdicts that occur in the run."""
-        found = {lone_verdict(status) for _, status in self.ordinary}
+        found = {lone_verdict(status) for _, status, _ in self.ordinary}
         for group in self.groups.values():
             statuses = {one.number: one.status for one in group.known}
             found.add(verdict(statuses, group.conflicts))
+        return found
+
+    def tallies(self) -> dict[str, Tally]:
+        """The run counted, by operation name."""
+        found: dict[str, Tally] = {}
+        for (operation, _), group in self.groups.items():
+            found.setdefault(operation, Tally()).add_group(group)
+        for operation, status, code in self.ordinary:
+            found.setdefault(operation, Tally()).add_ordinary(status, code)
         return found
 
     def has_gap(self) -> bool:
@@ -63,6 +72,7 @@ def run_tries(connection: Connection, project_id: int, runs: Sequence[int]) -> d
                 columns.started_at,
                 columns.ended_at,
                 columns.duration_ns,
+                columns.error_code,
             )
             .join(schema.runs, schema.runs.c.id == columns.run)
             .where(
@@ -83,11 +93,12 @@ def _tries(rows: Sequence[DbRow], rejected: Sequence[Conflicting]) -> RunTries:
     known: dict[GroupKey, list[Try]] = {}
     by_place: dict[Place, str] = {}
     places: dict[str, Place] = {}
-    for _, operation_id, operation, group_id, number, status, started, ended, duration in rows:
+    for _, operation_id, operation, group_id, number, status, started, ended, lasted, code in rows:
         if group_id is None:
-            tries.ordinary.append((operation, status))
+            tries.ordinary.append((operation, status, code))
             continue
-        one = Try(number, status, unwrap_time(started or 0), unwrap_time(ended or 0), duration)
+        times = unwrap_time(started or 0), unwrap_time(ended or 0)
+        one = Try(number, status, *times, lasted, code)
         known.setdefault((operation, group_id), []).append(one)
         if rejected:
             by_place[operation, group_id, number] = operation_id

@@ -1,0 +1,101 @@
+"""Full text of runs: SQLite's FTS5, PostgreSQL's tsvector. Words are quoted (``words``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from sqlalchemy import Connection, TextClause, text
+
+from flowmark_otel.backend.evidence import chunks
+
+_SQLITE: Final = "sqlite"
+_ADD: Final = {
+    _SQLITE: text("INSERT INTO search (rowid, body) VALUES (:run, :body)"),
+    "postgresql": text("INSERT INTO search (run, body) VALUES (:run, CAST(:body AS tsvector))"),
+}
+_REMOVE: Final = {
+    # What holds no text of its own has to be told what to take away.
+    _SQLITE: text("INSERT INTO search (search, rowid, body) VALUES ('delete', :run, :body)"),
+    "postgresql": text("DELETE FROM search WHERE run = :run"),
+}
+_LATEST: Final = {
+    _SQLITE: text(
+        "SELECT rowid FROM search WHERE search MATCH :asked ORDER BY rowid DESC LIMIT :most"
+    ),
+    "postgresql": text("SELECT run FROM search WHERE body @@ CAST(:asked AS tsquery) LIMIT :most"),
+}
+_BETWEEN: Final = {
+    _SQLITE: text(
+        "SELECT rowid FROM search WHERE search MATCH :asked AND rowid BETWEEN :first AND :last"
+    ),
+    "postgresql": text(
+        "SELECT run FROM search WHERE run BETWEEN :first AND :last"
+        " AND body @@ CAST(:asked AS tsquery)"
+    ),
+}
+
+
+def add(connection: Connection, bodies: Sequence[tuple[int, str]]) -> None:
+    """Keep the words of runs, given by ``runs.id``."""
+    dialect = connection.dialect.name
+    rows = [
+        {"run": run, "body": body if dialect == _SQLITE else _vector(body)} for run, body in bodies
+    ]
+    if rows:
+        connection.execute(_ADD[dialect], rows)
+
+
+def remove(connection: Connection, bodies: Sequence[tuple[int, str]]) -> None:
+    """Forget the words of runs; these are all that was kept of them."""
+    rows = [{"run": run, "body": body} for run, body in bodies]
+    if rows:
+        connection.execute(_REMOVE[connection.dialect.name], rows)
+
+
+def some(connection: Connection, phrases: Sequence[Sequence[str]], most: int) -> list[int]:
+    """The ``runs.id`` of at most so many runs in which all phrases occur, of whatever project."""
+    return _run(connection, _LATEST, phrases, most=most)
+
+
+def among(
+    connection: Connection, phrases: Sequence[Sequence[str]], runs: Iterable[int]
+) -> set[int]:
+    """Those of some runs, close to each other by ``runs.id``, in which all phrases occur."""
+    found: set[int] = set()
+    for chunk in chunks(sorted(runs)):
+        found.update(_run(connection, _BETWEEN, phrases, first=chunk[0], last=chunk[-1]))
+    return found
+
+
+def _run(
+    connection: Connection,
+    statements: dict[str, TextClause],
+    phrases: Sequence[Sequence[str]],
+    **given: int,
+) -> list[int]:
+    dialect = connection.dialect.name
+    asked = _match(phrases) if dialect == _SQLITE else _query(phrases)
+    return list(connection.execute(statements[dialect], {"asked": asked, **given}).scalars())
+
+
+def _match(phrases: Sequence[Sequence[str]]) -> str:
+    """The phrases as FTS5 reads them; the last word of each may go on."""
+    return " AND ".join(f'"{" ".join(phrase)}" *' for phrase in phrases)
+
+
+def _query(phrases: Sequence[Sequence[str]]) -> str:
+    quoted = [" <-> ".join(f"'{word}'" for word in phrase) for phrase in phrases]
+    return " & ".join(f"({phrase}:*)" for phrase in quoted)
+
+
+def _vector(body: str) -> str:
+    places: dict[str, list[int]] = {}
+    for place, word in enumerate(body.split(), 1):
+        places.setdefault(word, []).append(place)
+    return " ".join(
+        f"'{word}':{','.join(map(str, at[:_MOST_PLACES]))}" for word, at in places.items()
+    )
+
+
+_MOST_PLACES: Final = 255  # of one word; PostgreSQL keeps no more

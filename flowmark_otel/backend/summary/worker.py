@@ -1,0 +1,109 @@
+"""Folds stale runs in the background while a backend serves."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Final, Protocol, TypeVar
+
+from sqlalchemy import Connection
+
+from flowmark_otel.backend.summary.ids import Ids
+from flowmark_otel.backend.summary.writing import fold_stale
+from flowmark_otel.clock import Clock, SystemClock
+from flowmark_otel.errors import Unavailable
+
+T = TypeVar("T")
+
+IDLE_SECONDS: Final = 0.2
+FAILED_SECONDS: Final = 2.0
+SHARE_WHILE_BUSY: Final = 0.2
+"""Of the writer's time, while others wait for it; what is stale is read from its evidence."""
+
+_WAITED: Final = 0.002  # seconds; who waits longer is not alone
+
+_logger = logging.getLogger(__name__)
+
+
+class Writing(Protocol):
+    """A store, as far as it is written by jobs."""
+
+    def write(self, job: Callable[[Connection], T]) -> Future[T]:
+        """Run a job in a transaction of its own."""
+        ...
+
+
+class Summariser:
+    """A thread that keeps what is derived of runs up to date.
+
+    ``stop`` lets the transaction in hand end; stop it before the store is closed. Several
+    processes may have one each: they fold by turns.
+    """
+
+    def __init__(self, store: Writing, clock: Clock | None = None) -> None:
+        self._store = store
+        self._clock = clock or SystemClock()
+        self._ids = Ids()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="flowmark-summaries", daemon=True)
+
+    def start(self) -> None:
+        """Begin; once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; may be called again, and without a start."""
+        self._stopping.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def fold_all(self) -> None:
+        """Fold in the calling thread until nothing is stale."""
+        while self._fold()[0]:
+            pass
+
+    def _run(self) -> None:
+        failing = False
+        while not self._stopping.is_set():
+            try:
+                folded, pause = self._fold()
+                failing = False
+            except Unavailable as error:
+                folded, pause = 0, FAILED_SECONDS
+                if not failing:
+                    _logger.warning("summaries wait for the store: %s", error)
+                failing = True
+            except Exception:
+                # Lists and figures stay right without: they read what is stale from the evidence.
+                folded, pause = 0, FAILED_SECONDS
+                if not failing:
+                    _logger.exception("runs cannot be summarised")
+                failing = True
+            self._stopping.wait(pause if folded or failing else IDLE_SECONDS)
+
+    def _fold(self) -> tuple[int, float]:
+        """One transaction: how many runs, and how long to leave the writer to others."""
+        asked = self._clock.monotonic()
+        started = asked
+
+        def job(connection: Connection) -> int:
+            nonlocal started
+            started = self._clock.monotonic()
+            return fold_stale(connection, self._ids)
+
+        try:
+            folded = self._store.write(job).result()
+        except BaseException:
+            self._ids.forget()
+            raise
+        if started - asked < _WAITED:
+            return folded, 0.0
+        took = self._clock.monotonic() - started
+        return folded, took * (1 / SHARE_WHILE_BUSY - 1)
+
+
+def fold_all(store: Writing) -> None:
+    """Fold until nothing is stale; for commands and tests, which have no thread for it."""
+    Summariser(store).fold_all()
