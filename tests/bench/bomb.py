@@ -17,6 +17,7 @@ import requests
 from flowmark_otel.listen.grpc import TRACES
 from tests.bench.report import Figure
 from tests.support import bombs
+from tests.support.memory import peak_mib
 from tests.support.serving import Serving
 
 SIZE = 64 * bombs.MIB
@@ -44,15 +45,6 @@ def measure() -> list[Figure]:
             Figure(f"64 MiB bombs, {transport}", peak, "MiB peak", most=MEBIBYTES),
         ]
     return figures
-
-
-def peak_mib(pid: int) -> int:
-    """The peak of a process's resident memory in MiB."""
-    for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) // 1024
-    msg = f"process {pid} tells no memory"
-    raise LookupError(msg)
 
 
 def _bombs(transport: str) -> Iterator[tuple[str, bytes, str]]:

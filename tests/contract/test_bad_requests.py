@@ -25,6 +25,7 @@ from flowmark_otel.model import Receipt
 from flowmark_otel.wire import receipt
 from flowmark_otel.wire.status import decode_status
 from tests.support import http2
+from tests.support.memory import peak_mib
 from tests.support.server import Running, options, running
 from tests.support.serving import Serving
 from tests.support.spans import finished_spans
@@ -253,15 +254,8 @@ def test_65_mib_and_a_bomb_cost_a_bounded_memory(tmp_path: Path) -> None:
             assert decode_status(answer.content, "protobuf").code == 8
         assert failed(served, METHODS[0], bytes(65 * MIB)).code() is Code.RESOURCE_EXHAUSTED
         assert post(served, body=GOOD).status_code == 200
-        assert _peak_mib(backend.process.pid) < 400
+        assert peak_mib(backend.process.pid) < 400
 
 
 def _bomb() -> bytes:
     return gzip.compress(bytes(256 * MIB), 1)
-
-
-def _peak_mib(pid: int) -> int:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) // 1024
-    raise AssertionError
