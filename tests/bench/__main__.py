@@ -6,12 +6,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.bench import bomb, client, ingest, reading, startup
+from tests.bench import bomb, client, ingest, postgres, reading, startup
 from tests.bench.report import Figure, show
 
 BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "startup": startup.measure,
     "ingest": ingest.measure,
+    "postgres": postgres.measure,
     "reading": reading.measure,
     "client": client.measure,
     "bomb": bomb.measure,

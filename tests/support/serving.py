@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
+from tempfile import TemporaryFile
 from types import TracebackType
 from typing import Any, Final
 
 import requests
 from typing_extensions import Self
+
+from tests.support.urls import Place, url_of
 
 CLI: Final = (sys.executable, "-m", "flowmark_otel.cli")
 _READY: Final = re.compile(r"ready grpc=(\S+) http=(\S+)")
@@ -70,21 +72,20 @@ class Serving(Asking):
     ``http`` and ``grpc`` are ``HOST:PORT``.
     """
 
-    def __init__(self, store: Path, *arguments: str) -> None:
+    def __init__(self, store: Place, *arguments: str) -> None:
         super().__init__("")
-        self.url = f"sqlite:///{store}"
+        self.url = url_of(store)
         self._arguments: Sequence[str] = arguments
-        self._errors = store.with_suffix(".stderr")
+        self._errors = TemporaryFile("w+")  # noqa: SIM115  the block of ``with`` closes it
         self.lines: list[str] = []
         self.grpc = ""
 
     def __enter__(self) -> Self:
         command = [*CLI, "serve", "--db", self.url, "--grpc", "127.0.0.1:0"]
         command += ["--http", "127.0.0.1:0", *self._arguments]
-        with self._errors.open("ab") as errors:
-            self.process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=errors, text=True
-            )
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=self._errors, text=True
+        )
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self.lines.append(line.rstrip("\n"))
@@ -92,7 +93,9 @@ class Serving(Asking):
             if ready:
                 self.grpc, self.http = ready.groups()
                 return self
-        message = f"serve ended with {self.process.wait()}: {self._errors.read_text()}"
+        ended = self.process.wait()
+        self._errors.seek(0)
+        message = f"serve ended with {ended}: {self._errors.read()}"
         raise AssertionError(message)
 
     def __exit__(
@@ -101,7 +104,10 @@ class Serving(Asking):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.stop()
+        try:
+            self.stop()
+        finally:
+            self._errors.close()
 
     def stop(self) -> int:
         """End the process as a supervisor does; returns its exit code."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Final, Generic, TypeVar
 
 from sqlalchemy import Connection, Engine
@@ -52,8 +53,11 @@ class Session:
         what it wrote is met by its event ids and answered as duplicate. Raises Unavailable where
         the database cannot do it now, else what is wrong with the requests.
         """
+        runs = count()
         return self._durable(
-            lambda connection: self._transactions.judge_and_write(connection, requests, received_at)
+            lambda connection: self._transactions.judge_and_write(
+                connection, requests, received_at, again=next(runs) > 0
+            )
         )
 
     def run(self, job: Callable[[Connection], T]) -> T:

@@ -34,13 +34,18 @@ class Transactions:
         self._senders = senders
 
     def judge_and_write(
-        self, connection: Connection, requests: Sequence[Prepared], received_at: int
+        self,
+        connection: Connection,
+        requests: Sequence[Prepared],
+        received_at: int,
+        *,
+        again: bool = False,
     ) -> list[Verdict]:
         """Judge the requests one after the other and write the outcome; the caller commits.
 
-        ``received_at`` is epoch nanoseconds.
+        ``received_at`` is epoch nanoseconds; ``again``: an earlier run met what others wrote.
         """
-        known = self._load(connection, requests, received_at)
+        known = self._load(connection, requests, received_at, again=again)
         judge = Judge(known, received_at)
         verdicts = [
             judge.judge(request, self._senders.ids(request.project_id, request.senders))
@@ -55,7 +60,12 @@ class Transactions:
         self._senders.forget()
 
     def _load(
-        self, connection: Connection, requests: Sequence[Prepared], received_at: int
+        self,
+        connection: Connection,
+        requests: Sequence[Prepared],
+        received_at: int,
+        *,
+        again: bool,
     ) -> Known:
         """What is stored of all that the events of the requests name; mostly nothing."""
         claims: dict[tuple[int, str], list[Claim]] = {}
@@ -83,8 +93,11 @@ class Transactions:
             run.claimed = run.key in made
             known.runs[run.key] = run
         for scope, ours in claims.items():
-            self._load_events(driver, known, scope, ours)
-            self._load_operations(driver, known, ours, made)
+            # Of a run that is new nothing is stored, and its event ids hardly ever belong to
+            # another run: then the insert fails, and the next run of the transaction looks.
+            older = [claim for claim in ours if claim.run_key not in made] if made else ours
+            self._load_events(driver, known, scope, ours if again else older)
+            self._load_operations(driver, known, older)
         return known
 
     def _load_events(
@@ -95,16 +108,12 @@ class Transactions:
             key = (scope[0], scope[1], row[0], row[1], row[2])
             known.events[key] = (row[3], row[4], row[5], row[6])
 
-    def _load_operations(
-        self, driver: Driver, known: Known, claims: list[Claim], made: set[bytes]
-    ) -> None:
+    def _load_operations(self, driver: Driver, known: Known, claims: list[Claim]) -> None:
         named: set[tuple[int, str]] = set()
         places: set[tuple[int, str, str, int]] = set()
         for claim in claims:
             run = known.runs.get(claim.run_key)
             if run is None or claim.operation is None or claim.operation_id is None:
-                continue
-            if claim.run_key in made:
                 continue
             named.add((run.id, claim.operation_id))
             if claim.group_id is not None and claim.number is not None:

@@ -112,6 +112,7 @@ class PostgresqlDatabase:
                 ("statement_timeout", WRITE_MS),
                 ("lock_timeout", LOCK_MS),
                 ("idle_in_transaction_session_timeout", WRITE_MS),
+                ("plan_cache_mode", "force_custom_plan"),
                 ("enable_seqscan", "off"),
                 ("enable_hashjoin", "off"),
                 ("enable_mergejoin", "off"),

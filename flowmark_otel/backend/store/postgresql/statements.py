@@ -135,7 +135,11 @@ class Update:
 
 
 class Seek:
-    """Selects what many keys name: a join of the given keys with an index."""
+    """Selects what many keys name: a join of the given keys with an index, seek by seek.
+
+    ``LATERAL`` fixes the order of the loops, ``OFFSET`` keeps the planner from undoing that: what
+    it knows of a table's size is old.
+    """
 
     def __init__(
         self,
@@ -153,7 +157,8 @@ class Seek:
             f"SELECT {', '.join(columns)}"  # noqa: S608  own names
             f" FROM unnest({', '.join(array(table, key) for key in keys)})"
             f" AS given ({', '.join(keys)})"
-            f" JOIN {table.name} AS t ON {' AND '.join(on)} {tail}"
+            f" CROSS JOIN LATERAL (SELECT * FROM {table.name} AS t"
+            f" WHERE {' AND '.join(on)} OFFSET 0) AS t {tail}"
         )
 
     def run(
