@@ -269,6 +269,43 @@ METRICS: Final = (
     *(SPOOL_SIZE_METRIC, SPOOL_AGE_METRIC),
 )
 
+# Of the backend, beside DELIVERY_METRIC (events judged) and QUEUE_SIZE_METRIC (events that wait).
+TRANSPORT: Final = "flowmark.transport"
+REQUEST_KIND: Final = "flowmark.request.kind"
+REQUEST_OUTCOME: Final = "flowmark.request.outcome"
+
+REQUESTS_METRIC: Final = Metric(
+    "flowmark.server.requests",
+    "{request}",
+    "Requests answered.",
+    (TRANSPORT, REQUEST_KIND, REQUEST_OUTCOME),
+)
+IN_FLIGHT_METRIC: Final = Metric(
+    "flowmark.server.in_flight", "By", "Bodies of requests that are being judged."
+)
+READY_METRIC: Final = Metric(
+    "flowmark.server.ready", "1", "Whether requests can be taken now, as /readyz says."
+)
+WORKERS_METRIC: Final = Metric(
+    "flowmark.server.workers", "{process}", "Processes that take requests."
+)
+WORKER_DEATHS_METRIC: Final = Metric(
+    "flowmark.server.worker_deaths", "{process}", "Worker processes that ended and were replaced."
+)
+STORE_WRITE_METRIC: Final = Metric(
+    "flowmark.store.write.duration",
+    "s",
+    "From the submission of a request's events until they are durable.",
+)
+STORE_SIZE_METRIC: Final = Metric(
+    "flowmark.store.size", "By", "The store on disk, its log included."
+)
+SERVER_METRICS: Final = (
+    *(DELIVERY_METRIC, QUEUE_SIZE_METRIC, REQUESTS_METRIC, IN_FLIGHT_METRIC),
+    *(READY_METRIC, WORKERS_METRIC, WORKER_DEATHS_METRIC),
+    *(STORE_WRITE_METRIC, STORE_SIZE_METRIC),
+)
+
 # -- the closed sets as types, for answers and their OpenAPI document (contract, section 5) ------
 Status: TypeAlias = Literal["open", "completed", "failed"]
 RunStatus: TypeAlias = Literal["open", "completed", "failed", "unknown"]

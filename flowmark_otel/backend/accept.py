@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from flowmark_otel import names
 from flowmark_otel.backend.browsers import Quota
 from flowmark_otel.backend.keys import SENDING_KINDS, Keys, bearer
+from flowmark_otel.backend.meter import Meter, Unmetered
 from flowmark_otel.backend.payload import payload_of
 from flowmark_otel.backend.status import states
 from flowmark_otel.backend.store import Arrival, Batch, Store, Verdict
@@ -56,8 +57,10 @@ class Acceptor:
         *,
         insecure: bool = False,
         capabilities: Sequence[str] = (names.CAPABILITY,),
+        meter: Meter | None = None,
     ) -> None:
         self._store = store
+        self._meter = meter or Unmetered()
         self._keys = keys
         self._quota = Quota(store.clock)
         self._capabilities = tuple(capabilities)
@@ -90,20 +93,42 @@ class Acceptor:
         Raises Unparsable, or Unavailable where the store cannot take it within 10 seconds and half
         a millisecond an event.
         """
-        read = await asyncio.get_running_loop().run_in_executor(
-            self._threads, self._read, signal, encoding, body, principal, user_agent
-        )
-        verdict = _NOTHING
-        if read.submitted is not None:
-            seconds = DEADLINE_SECONDS + SECONDS_PER_EVENT * read.events
-            try:
-                verdict = await asyncio.wait_for(asyncio.wrap_future(read.submitted), seconds)
-            except asyncio.TimeoutError as error:
-                msg = "the store did not answer in time"
-                raise Unavailable(msg) from error
+        self._meter.body(len(body))
+        try:
+            read = await asyncio.get_running_loop().run_in_executor(
+                self._threads, self._read, signal, encoding, body, principal, user_agent
+            )
+            verdict = await self._stored(read)
+        except Unavailable as error:
+            self._meter.unavailable(error)
+            raise
+        finally:
+            self._meter.body(-len(body))
         if read.over:
             verdict = _with_limited(verdict, read.over)
         return self._reply(signal, encoding, verdict, bare=read.bare)
+
+    async def _stored(self, read: _Read) -> Verdict:
+        """The verdict on what was read, once it is durable."""
+        if read.submitted is None:
+            return _NOTHING
+        clock = self._store.clock
+        began = clock.monotonic()
+        seconds = DEADLINE_SECONDS + SECONDS_PER_EVENT * read.events
+        self._meter.waiting(read.events)
+        try:
+            verdict = await asyncio.wait_for(asyncio.wrap_future(read.submitted), seconds)
+        except asyncio.TimeoutError as error:
+            self._meter.unacknowledged(read.events)
+            msg = "the store did not answer in time"
+            raise Unavailable(msg) from error
+        except Unavailable:
+            self._meter.unacknowledged(read.events)
+            raise
+        finally:
+            self._meter.waiting(-read.events)
+        self._meter.judged(verdict, clock.monotonic() - began)
+        return verdict
 
     def capabilities(self) -> tuple[tuple[str, ...], str]:
         """The capabilities and the stable id of this backend."""

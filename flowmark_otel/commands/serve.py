@@ -57,6 +57,9 @@ def _described(name: str) -> str:
 @_text("--open-after", "TIME")
 @_text("--max-request-bytes", "N")
 @_switch("--migrate")
+@_text("--workers", "N")
+@_text("--metrics", "ADDR")
+@_text("--log-level", "LEVEL")
 @_text("--trace-url", "TEMPLATE")
 @_text("--without", names.CAPABILITY)
 def command(**arguments: str | bool | None) -> None:

@@ -14,6 +14,7 @@ from flowmark_otel.config.parsers import (
     file,
     flag,
     is_loopback,
+    one_of,
     seconds,
     text,
     trace_template,
@@ -42,6 +43,8 @@ class ServeOptions:
     decompression. ``without``: capabilities not to acknowledge (A21).
     ``trace_url``: template of links to a trace viewer. ``migrate``: bring an older schema up
     instead of refusing it. ``insecure_no_auth``: no keys, project ``default``, on loopback only.
+    ``workers``: processes that take requests, on one store. ``log_level``: of the lines on standard
+    error.
     """
 
     prefix: ClassVar[str] = "FLOWMARK_SERVE_"
@@ -62,7 +65,10 @@ class ServeOptions:
         whole(1024, 1 << 30), 64 << 20, "largest body, also after decompression"
     )
     migrate: bool = setting(flag, default=False, description="bring an older schema up")
-    metrics: str | None = setting(address, None, "address of Prometheus metrics")
+    metrics: str | None = setting(address, None, "address of Prometheus metrics and health")
+    log_level: str = setting(
+        one_of("debug", "info", "warning", "error"), "warning", "least level that is logged"
+    )
     trace_url: str | None = setting(trace_template, None, "link to a trace, with {trace_id}")
     without: tuple[str, ...] = setting(capabilities, (), "capability not to acknowledge")
 
@@ -70,6 +76,13 @@ class ServeOptions:
     def database_url(self) -> str:
         """The URL of the store, the default one included."""
         return self.db or default_database_url()
+
+    @property
+    def keys_in_clear(self) -> list[str]:
+        """The addresses that others can reach where keys cross the network unencrypted."""
+        if self.tls_cert is not None or self.insecure_no_auth:
+            return []
+        return [value for value in (self.grpc, self.http) if not is_loopback(value)]
 
     @property
     def capabilities(self) -> tuple[str, ...]:

@@ -8,17 +8,17 @@ Messages are gunzipped here and not by grpc, which answers corrupt gzip with INT
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NoReturn
 
 import grpc
 from google.protobuf.message import DecodeError
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_health.v1.health import aio as aio_health
+from grpc_health.v1 import health_pb2_grpc
 
 from flowmark_otel.errors import Unparsable
 from flowmark_otel.listen.admission import Ticket
 from flowmark_otel.listen.connections import MAX_CONNECTIONS
+from flowmark_otel.listen.health import Health, Ready
 from flowmark_otel.listen.intake import Intake, Refusal, refusal
 from flowmark_otel.listen.protocol import Encoding, Reply, Signal
 from flowmark_otel.wire.inflate import GZIP_MAGIC
@@ -71,20 +71,27 @@ class _FailedError(Exception):
         self.status = status
 
 
-def new_server(intake: Intake) -> tuple[grpc.aio.Server, aio_health.HealthServicer]:
+def new_server(
+    intake: Intake,
+    ready: Ready,
+    *,
+    shared: bool = False,
+    interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
+) -> tuple[grpc.aio.Server, Health]:
     """A server with all services, not yet bound or started, and its health service.
 
-    The health service reads NOT_SERVING until ``serving`` says otherwise.
+    ``shared``: other processes may listen on the same port.
     """
     server = grpc.aio.server(
+        interceptors=interceptors,
         options=[
-            ("grpc.so_reuseport", 0),
+            ("grpc.so_reuseport", int(shared)),
             # A little over the limit is read, so that the refusal is our own.
             ("grpc.max_receive_message_length", intake.max_request_bytes + _MARGIN),
             ("grpc.per_message_decompression", 0),
             ("grpc.compression_enabled_algorithms_bitset", _IDENTITY_AND_GZIP),
             *BOUNDS,
-        ]
+        ],
     )
     services = _Services(intake)
     for name, methods in services.methods().items():
@@ -94,16 +101,9 @@ def new_server(intake: Intake) -> tuple[grpc.aio.Server, aio_health.HealthServic
         }
         handler = grpc.method_handlers_generic_handler(name, handlers)
         server.add_generic_rpc_handlers((handler,))
-    health = aio_health.HealthServicer()
+    health = Health(ready, ("", TRACES, LOGS, ACCEPTANCE))
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
     return server, health
-
-
-async def serving(health: aio_health.HealthServicer, *, ready: bool) -> None:
-    """Tell the health service whether requests are taken, for the server and each service."""
-    status = health_pb2.HealthCheckResponse.ServingStatus
-    for service in ("", TRACES, LOGS, ACCEPTANCE):
-        await health.set(service, status.SERVING if ready else status.NOT_SERVING)
 
 
 class _Services:

@@ -1,7 +1,7 @@
 """The two servers of a backend or collector, on the loop that starts them.
 
-Build order: bind gRPC, bind HTTP, serve both, report healthy. Shutdown order: report unhealthy,
-stop listening, let requests in flight finish within a bound, cancel the rest.
+Build order: bind gRPC, bind HTTP, serve both. Shutdown order: report unhealthy, stop
+listening, let requests in flight finish within a bound, cancel the rest.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ import contextlib
 import os
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import grpc
 import uvicorn
-from grpc_health.v1.health import aio as aio_health
 from starlette.applications import Starlette
 
 from flowmark_otel.config import split_address
 from flowmark_otel.errors import ConfigurationError
 from flowmark_otel.listen.connections import BoundedProtocol
-from flowmark_otel.listen.grpc import new_server, serving
+from flowmark_otel.listen.grpc import new_server
+from flowmark_otel.listen.health import Health, Ready
 from flowmark_otel.listen.intake import Intake
 
 GRACE_SECONDS: Final = 8.0
@@ -42,11 +42,12 @@ class Tls:
 class Listeners:
     """Serves one intake over gRPC and one application over HTTP.
 
-    ``grpc_address`` and ``http_address`` are ``HOST:PORT``, port 0 for any free one. Owns both
-    sockets and the task that runs uvicorn.
+    ``grpc_address`` and ``http_address`` are ``HOST:PORT``, port 0 for any free one. ``shared``:
+    other processes may listen on the same ports. ``ready`` is what the gRPC health service
+    answers. Owns both sockets and the task that runs uvicorn.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  by keyword, each an addition to the two that are served
         self,
         intake: Intake,
         app: Starlette,
@@ -54,14 +55,20 @@ class Listeners:
         grpc_address: str,
         http_address: str,
         tls: Tls | None = None,
+        ready: Ready | None = None,
+        shared: bool = False,
+        interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
     ) -> None:
         self._intake = intake
         self._app = app
         self._tls = tls
+        self._ready = ready or _always
+        self._shared = shared
+        self._interceptors = interceptors
         self._asked = (grpc_address, http_address)
         self._grpc: grpc.aio.Server | None = None
-        self._health: aio_health.HealthServicer | None = None
-        self._http: _HttpServer | None = None
+        self._health: Health | None = None
+        self._http: HttpServer | None = None
         self.grpc_address = ""
         self.http_address = ""
 
@@ -73,30 +80,31 @@ class Listeners:
         grpc_asked, http_asked = self._asked
         if self._tls is not None:
             _check(self._tls)
-        self._grpc, self._health = new_server(self._intake)
+        self._grpc, self._health = new_server(
+            self._intake, self._ready, shared=self._shared, interceptors=self._interceptors
+        )
         faults: list[str] = []
         try:
             self.grpc_address = self._bind_grpc(self._grpc, grpc_asked)
         except (RuntimeError, OSError):
-            faults.append(_cannot_bind("grpc", grpc_asked, _fault_of(grpc_asked)))
+            faults.append(cannot_bind("grpc", grpc_asked, _fault_of(grpc_asked)))
         try:
-            listening = _listen(http_asked)
+            listening = listen(http_asked, shared=self._shared)
         except OSError as error:
-            raise ConfigurationError([*faults, _cannot_bind("http", http_asked, error)]) from error
+            raise ConfigurationError([*faults, cannot_bind("http", http_asked, error)]) from error
         if faults:
             listening.close()
             raise ConfigurationError(faults)
-        self.http_address = _shown(http_asked, listening.getsockname()[1])
-        self._http = _HttpServer(self._app, listening, self._tls)
+        self.http_address = shown(http_asked, listening.getsockname()[1])
+        self._http = HttpServer(self._app, listening, self._tls)
         await self._http.start()
         await self._grpc.start()
-        await serving(self._health, ready=True)
 
     async def stop(self) -> None:
         """Stop listening and finish what is in flight, within ``GRACE_SECONDS``."""
         stopping = []
         if self._health is not None:
-            await self._health.enter_graceful_shutdown()
+            await self._health.drain()
         if self._http is not None:
             stopping.append(self._http.stop())
         if self._grpc is not None:
@@ -112,10 +120,10 @@ class Listeners:
             port = server.add_secure_port(address, grpc.ssl_server_credentials([pair]))
         if port == 0:
             raise OSError
-        return _shown(address, port)
+        return shown(address, port)
 
 
-class _HttpServer(uvicorn.Server):
+class HttpServer(uvicorn.Server):
     """uvicorn as a part: on a bound socket, on the loop of its caller, without signal handlers."""
 
     def __init__(self, app: Starlette, listening: socket.socket, tls: Tls | None) -> None:
@@ -166,31 +174,41 @@ def _check(tls: Tls) -> None:
         raise ConfigurationError([f"tls_cert or tls_key cannot be used: {error}"]) from error
 
 
-def _listen(address: str) -> socket.socket:
+async def _always() -> str:
+    return ""
+
+
+def listen(address: str, *, shared: bool = False) -> socket.socket:
+    """A socket that listens at ``HOST:PORT``; raises OSError.
+
+    ``shared``: other sockets of this user that are shared too may listen there.
+    """
     host, port = split_address(address)
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, _, _, _, where = found[0]
-    listening = socket.create_server(where[:2], family=family, backlog=_BACKLOG)
+    listening = socket.create_server(where[:2], family=family, backlog=_BACKLOG, reuse_port=shared)
     # Accepted connections inherit it. asyncio sets it only where a socket names its protocol; an
     # answer written in two pieces then waits 40 ms for the peer's delayed acknowledgement.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
 
 
-def _shown(address: str, port: int) -> str:
+def shown(address: str, port: int) -> str:
+    """The address with the port that it was given."""
     return f"{address.rpartition(':')[0]}:{port}"
 
 
 def _fault_of(address: str) -> OSError:
     """What the system says against an address; gRPC itself keeps it to its log."""
     try:
-        _listen(address).close()
+        listen(address).close()
     except OSError as error:
         return error
     return OSError(0, "refused by gRPC")
 
 
-def _cannot_bind(name: str, address: str, error: OSError) -> str:
+def cannot_bind(name: str, address: str, error: OSError) -> str:
+    """What is said of an address that cannot be had, with the mend."""
     # asyncio and socket add words of their own to what the system says.
     code = error.errno or 0
     reason = os.strerror(code) if code > 0 else error.strerror or str(error)

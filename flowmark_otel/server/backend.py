@@ -1,24 +1,18 @@
 """The composition root of the backend: store, keys, judge, reader, pages, listeners (D5).
 
-Build order: store, summariser, keys, acceptor, reader, application, listeners. Shutdown is the
-reverse: listeners finish what is in flight, the acceptor what was read, the store writes what
-waits.
+Build order: store, summariser, readiness, keys, acceptor, reader, application, listeners,
+telemetry. Shutdown is the reverse: listeners finish what is in flight, the acceptor what was read,
+the store writes what waits.
 """
 
 from __future__ import annotations
 
 import asyncio
-import gc
-import os
-import signal
-import sys
 from collections.abc import Callable, Collection
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Final, NamedTuple, final
 
-from sqlalchemy import select
-from sqlalchemy.exc import SQLAlchemyError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute
@@ -29,21 +23,23 @@ from flowmark_otel.backend.accept import INSECURE_PROJECT, Acceptor
 from flowmark_otel.backend.keys import Keys, bearer
 from flowmark_otel.backend.read import Reader
 from flowmark_otel.backend.sessions import Sessions
-from flowmark_otel.backend.store import Store, open_store
+from flowmark_otel.backend.store import Store, database_of, open_store
+from flowmark_otel.backend.store.sqlite import SqliteDatabase
+from flowmark_otel.backend.store.sqlite.soundness import check_file
 from flowmark_otel.backend.summary.worker import Summariser
 from flowmark_otel.clock import Clock, SystemClock
 from flowmark_otel.config import ServeOptions
 from flowmark_otel.errors import ConfigurationError
 from flowmark_otel.listen import health, http
 from flowmark_otel.listen.intake import Intake
-from flowmark_otel.listen.memory import return_large_buffers
 from flowmark_otel.listen.serving import Listeners, Tls
+from flowmark_otel.listen.telemetry import Telemetry
 from flowmark_otel.model import Principal
+from flowmark_otel.server.counting import Metering
+from flowmark_otel.server.readiness import Readiness
 
 FIRST_PROJECT: Final = INSECURE_PROJECT
-STOP_SECONDS: Final = 10.0
 NANOSECONDS: Final = 1_000_000_000
-_SWITCH_SECONDS: Final = 0.0005
 
 
 class Started(NamedTuple):
@@ -58,21 +54,27 @@ class Started(NamedTuple):
     ingest_key: str | None
     read_key: str | None
     missing_kinds: tuple[str, ...] = ()
+    metrics: str | None = None
 
 
 @final
 class Server:
     """One backend on the loop that starts it; owns the store it opens.
 
-    Raises ConfigurationError where the options cannot be served.
+    ``shared``: a worker, beside others on the same ports; its supervisor makes the keys, brings up
+    the schema, and serves the metrics, which are counted if ``FOLDER_VARIABLE`` is set. Raises
+    ConfigurationError where the options cannot be served.
     """
 
-    def __init__(self, options: ServeOptions, *, clock: Clock | None = None) -> None:
-        faults = options.faults() + _not_offered(options)
+    def __init__(
+        self, options: ServeOptions, *, clock: Clock | None = None, shared: bool = False
+    ) -> None:
+        faults = options.faults() + not_offered(options)
         if faults:
             raise ConfigurationError(faults)
         self._options = options
         self._clock = clock or SystemClock()
+        self._shared = shared
         self._stack = AsyncExitStack()
         self._listeners: Listeners | None = None
 
@@ -116,14 +118,20 @@ class Server:
 
     async def _start(self) -> Started:
         options = self._options
-        store = open_store(options.database_url, clock=self._clock, migrate=options.migrate)
+        store = open_sound_store(options, self._clock, check=not self._shared)
         self._stack.push_async_callback(asyncio.to_thread, store.close)
         summariser = Summariser(store)
         summariser.start()
         self._stack.push_async_callback(asyncio.to_thread, summariser.stop)
+        readiness = Readiness(store)
+        metering = Metering.of(options, readiness, shared=self._shared)
         keys = Keys(store)
         acceptor = Acceptor(
-            store, keys, insecure=options.insecure_no_auth, capabilities=options.capabilities
+            store,
+            keys,
+            insecure=options.insecure_no_auth,
+            capabilities=options.capabilities,
+            meter=metering.meter,
         )
         self._stack.push_async_callback(asyncio.to_thread, acceptor.close)
         intake = Intake(acceptor, options.max_request_bytes)
@@ -132,84 +140,80 @@ class Server:
             Starlette(
                 routes=[
                     *http.routes(intake, self._pages(keys)),
+                    *health.routes(readiness.reason),
                     *self._reading(store, keys),
                 ],
                 exception_handlers={HTTPException: http.no_such_route},
+                middleware=metering.middleware,
             ),
             grpc_address=options.grpc,
             http_address=options.http,
-            tls=_tls(options),
+            tls=tls_of(options),
+            ready=readiness.reason,
+            shared=self._shared,
+            interceptors=metering.interceptors,
         )
         self._stack.push_async_callback(self._listeners.stop)
+        self._stack.callback(readiness.drain)
         await self._listeners.start()
-        if options.insecure_no_auth:
-            return Started(self.grpc_address, self.http_address, None, None)
-        # Only now: keys made by a start that then fails would never be shown to anybody.
-        made = await asyncio.to_thread(keys.first, FIRST_PROJECT)
-        missing = await asyncio.to_thread(keys.missing)
-        ingest_key, read_key = made or (None, None)
-        return Started(self.grpc_address, self.http_address, ingest_key, read_key, missing)
+        telemetry = None
+        if options.metrics is not None and not self._shared:
+            telemetry = Telemetry(options.metrics, metering.page(store), readiness.reason)
+            self._stack.push_async_callback(telemetry.stop)
+            await telemetry.start()
+        made: Keyring = Keyring(None, None, ())
+        if not options.insecure_no_auth and not self._shared:
+            made = await asyncio.to_thread(first_keys, keys)
+        return Started(
+            self.grpc_address,
+            self.http_address,
+            *made,
+            None if telemetry is None else telemetry.address,
+        )
 
     def _pages(self, keys: Keys) -> Callable[[], Collection[str]] | None:
         """The origins of pages that may send; none where keys are not looked at."""
         return None if self._options.insecure_no_auth else keys.page_origins
 
     def _reading(self, store: Store, keys: Keys) -> list[BaseRoute]:
-        """Health, API and pages: all that is not OTLP."""
+        """API and pages: all that is not OTLP."""
         anyone = _anyone(keys) if self._options.insecure_no_auth else None
-        authenticate = _reader_of(keys, anyone)
-        sessions = Sessions(store, keys)
         reader = Reader(store, self._clock, open_after_ns=self._options.open_after * NANOSECONDS)
-        trace_url = self._options.trace_url
         return [
-            *health.routes(lambda: asyncio.to_thread(_readable, store)),
-            *api.routes(reader, authenticate),
+            *api.routes(reader, _reader_of(keys, anyone)),
             *dashboard.routes(
-                reader, sessions, anyone=anyone, trace_url=trace_url, clock=self._clock
+                reader,
+                Sessions(store, keys),
+                anyone=anyone,
+                trace_url=self._options.trace_url,
+                clock=self._clock,
             ),
         ]
 
 
-def run(options: ServeOptions, announce: Callable[[Started], None]) -> None:
-    """Serve until SIGTERM or SIGINT, then stop; a second signal ends the process at once.
+class Keyring(NamedTuple):
+    """The keys of a new store, and the kinds that nobody has, as in ``Started``."""
 
-    So does ``STOP_SECONDS`` after the first, since nothing acknowledged depends on an orderly end.
-    ``announce`` is called once, before the ready line: it shows the keys of a new store.
+    ingest_key: str | None
+    read_key: str | None
+    missing_kinds: tuple[str, ...]
+
+
+def first_keys(keys: Keys) -> Keyring:
+    """Make the keys of a new store; to be called once all else has started.
+
+    Keys made by a start that then fails would never be shown to anybody.
     """
-    return_large_buffers()
-    asyncio.run(_serve(options, announce))
+    made = keys.first(FIRST_PROJECT) or (None, None)
+    return Keyring(made[0], made[1], keys.missing())
 
 
-async def _serve(options: ServeOptions, announce: Callable[[Started], None]) -> None:
-    loop = asyncio.get_running_loop()
-    stopping = asyncio.Event()
-
-    def stop() -> None:
-        for each in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(each)
-        loop.call_later(STOP_SECONDS, _give_up)
-        stopping.set()
-
-    for each in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(each, stop)
-    server = Server(options)
-    started = await server.start()
-    # A thread that comes back from the database waits for the interpreter lock, by default up to
-    # 5 ms; acceptor, writer and loop hand it to each other many times a transaction.
-    sys.setswitchinterval(_SWITCH_SECONDS)
-    # What was imported stays: the collector need not look through it again and again.
-    gc.freeze()
-    try:
-        announce(started)
-        print(f"ready grpc={started.grpc} http={started.http}", flush=True)  # noqa: T201 - scripts wait for it
-        await stopping.wait()
-    finally:
-        await server.stop()
-
-
-def _give_up() -> None:
-    print(f"requests did not end within {STOP_SECONDS:g} seconds", file=sys.stderr)  # noqa: T201
-    os._exit(1)
+def open_sound_store(options: ServeOptions, clock: Clock, *, check: bool) -> Store:
+    """The store, looked through for damage first if asked; raises what ``open_store`` raises."""
+    database = database_of(options.database_url)
+    if check and isinstance(database, SqliteDatabase):
+        check_file(database.path)
+    return open_store(options.database_url, clock=clock, migrate=options.migrate)
 
 
 def _anyone(keys: Keys) -> Principal:
@@ -224,25 +228,14 @@ def _reader_of(keys: Keys, anyone: Principal | None) -> Callable[[str | None], P
     return lambda _authorization: anyone
 
 
-def _readable(store: Store) -> bool:
-    try:
-        with store.engine.connect() as connection:
-            connection.execute(select(1))
-    except SQLAlchemyError:
-        return False
-    return True
-
-
-def _tls(options: ServeOptions) -> Tls | None:
+def tls_of(options: ServeOptions) -> Tls | None:
+    """The certificate to serve with, None without one."""
     if options.tls_cert is None or options.tls_key is None:
         return None
     return Tls(options.tls_cert, options.tls_key)
 
 
-def _not_offered(options: ServeOptions) -> list[str]:
-    asked = {
-        "workers": options.workers != 1,
-        "retain": options.retain is not None,
-        "metrics": options.metrics is not None,
-    }
+def not_offered(options: ServeOptions) -> list[str]:
+    """A fault for each option that this version does not know how to serve."""
+    asked = {"retain": options.retain is not None}
     return [f"{name} is not offered by this version" for name, given in asked.items() if given]

@@ -1,0 +1,136 @@
+"""The backend's metrics as Prometheus text; declared in ``names.SERVER_METRICS``.
+
+Every label takes its values from a closed set, so what is sent can make no series. Under several
+workers each writes its values to files of a folder that the supervisor owns, and the page is their
+sum; the library decides so when it is imported, by ``counting.FOLDER_VARIABLE``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.core import GaugeMetricFamily, Metric as Family
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+from prometheus_client.registry import Collector
+
+from flowmark_otel import names
+from flowmark_otel.backend.store import Verdict
+from flowmark_otel.server.readiness import Readiness, Watch
+
+CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
+
+_UNITS: Final = {"s": "_seconds", "By": "_bytes"}
+_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each counter that nobody asks for
+
+
+def prometheus_name(metric: names.Metric) -> str:
+    """The name by Prometheus' rules, without the ``_total`` of a counter."""
+    return metric.name.replace(".", "_") + _UNITS.get(metric.unit, "")
+
+
+class Instruments(Watch):
+    """What one process counts; ``registry`` is None where the supervisor sums up."""
+
+    def __init__(self, registry: CollectorRegistry | None, readiness: Readiness) -> None:
+        super().__init__(readiness)
+        self._events = _counter(names.DELIVERY_METRIC, registry)
+        self._requests = _counter(names.REQUESTS_METRIC, registry)
+        self._in_flight = _gauge(names.IN_FLIGHT_METRIC, registry)
+        self._queue = _gauge(names.QUEUE_SIZE_METRIC, registry)
+        metric = names.STORE_WRITE_METRIC
+        self._written = Histogram(
+            prometheus_name(metric), metric.says, buckets=_SECONDS, registry=registry
+        )
+
+    def request(self, transport: str, kind: str, outcome: str) -> None:
+        """A request that was answered."""
+        self._requests.labels(transport, kind, outcome).inc()
+
+    def body(self, octets: int) -> None:
+        """Bytes that began, or with a minus ended, to be judged."""
+        self._in_flight.inc(octets)
+
+    def waiting(self, events: int) -> None:
+        """Events that began, or with a minus ended, to wait for the store."""
+        self._queue.inc(events)
+
+    def judged(self, verdict: Verdict, seconds: float) -> None:
+        """A verdict that is durable, and how long the store took for it."""
+        self._written.observe(seconds)
+        for state, events in ((names.STORED, verdict.stored), (names.DUPLICATE, verdict.duplicate)):
+            if events:
+                self._events.labels(state, "").inc(events)
+        for rejection in verdict.rejections:
+            self._events.labels(rejection.code, names.REASON_REJECTED).inc()
+        super().judged(verdict, seconds)
+
+    def unacknowledged(self, events: int) -> None:
+        """Events that were submitted and not acknowledged."""
+        self._events.labels(names.UNACKNOWLEDGED, names.REASON_UNAVAILABLE).inc(events)
+
+
+class State(Collector):
+    """What is read when the page is made: size of the store, readiness, workers."""
+
+    def __init__(self, size: int | None, *, ready: bool, workers: int, deaths: int) -> None:
+        self._size = size
+        self._ready = ready
+        self._workers = workers
+        self._deaths = deaths
+
+    def collect(self) -> Iterable[Family]:
+        """The families."""
+        if self._size is not None:
+            yield _read(names.STORE_SIZE_METRIC, self._size)
+        yield _read(names.READY_METRIC, int(self._ready))
+        yield _read(names.WORKERS_METRIC, self._workers)
+        metric = names.WORKER_DEATHS_METRIC
+        family = Family(prometheus_name(metric), metric.says, "counter")
+        family.add_sample(f"{prometheus_name(metric)}_total", {}, self._deaths)
+        yield family
+
+
+def page_of(*collectors: Collector | CollectorRegistry, folder: Path | None = None) -> bytes:
+    """The page: what the collectors give, and the sum of what the workers wrote to a folder."""
+    registry = CollectorRegistry()
+    if folder is not None:
+        MultiProcessCollector(registry, path=str(folder))  # type: ignore[no-untyped-call]
+    for collector in collectors:
+        registry.register(collector)
+    return generate_latest(registry)
+
+
+def forget(process: int, folder: Path) -> None:
+    """A worker ended: what it had in flight is no longer; what it counted stays counted."""
+    mark_process_dead(process, str(folder))  # type: ignore[no-untyped-call]
+
+
+def _counter(metric: names.Metric, registry: CollectorRegistry | None) -> Counter:
+    return Counter(prometheus_name(metric), metric.says, _labels(metric), registry=registry)
+
+
+def _gauge(metric: names.Metric, registry: CollectorRegistry | None) -> Gauge:
+    return Gauge(
+        prometheus_name(metric), metric.says, registry=registry, multiprocess_mode="livesum"
+    )
+
+
+def _labels(metric: names.Metric) -> list[str]:
+    return [name.replace(".", "_") for name in metric.attributes]
+
+
+def _read(metric: names.Metric, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(prometheus_name(metric), metric.says, value)
