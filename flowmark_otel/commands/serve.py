@@ -79,10 +79,12 @@ def command(**arguments: str | bool | None) -> None:
 
 def lines_of(started: Started, certificate: Path | None) -> list[str]:
     """What is said before the ready line: of a new store its keys, and a command to try it."""
+    metrics = [] if started.metrics is None else [f"Metrics at http://{started.metrics}/metrics"]
     if started.ingest_key is None or started.read_key is None:
-        return []
+        return metrics
     endpoint = f"{'https' if certificate else 'http'}://{started.http}"
     return [
+        *metrics,
         "This store is new. These keys are shown this once:",
         f"  ingest key: {started.ingest_key}",
         f"  read key:   {started.read_key}",

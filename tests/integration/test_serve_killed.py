@@ -37,6 +37,7 @@ class Ledger:
         self.acknowledged: list[str] = []
         self.unanswered: list[list[Span]] = []
         self.enough = threading.Event()
+        self.stopping = threading.Event()
         self.left = 0
 
     def expect(self, answers: int) -> None:
@@ -103,10 +104,13 @@ def over_grpc(address: str) -> Callable[[bytes], bytes]:
 
 
 def sending(ledger: Ledger, connect: Callable[[], Callable[[bytes], bytes]], seed: int) -> None:
-    """Send until the server is gone; an unanswered request stays for the next round."""
+    """Send until the server is gone, or told to stop.
+
+    An unanswered request stays for the next round.
+    """
     chance = random.Random(seed)
     send = connect()
-    while True:
+    while not ledger.stopping.is_set():
         spans = batch(chance)
         try:
             answer = receipt.decode(send(traces_protobuf(spans)), "protobuf")
