@@ -33,6 +33,7 @@ from tests.support.otlp import traces_protobuf
 from tests.support.serving import run_cli
 
 PROTOBUF = TYPE["content-type"]
+LAST = 3
 HERE = {"sec-fetch-site": "same-origin"}
 EVENTS = (names.DELIVERY_METRIC.name.replace(".", "_")) + "_total"
 REQUESTS = (names.REQUESTS_METRIC.name.replace(".", "_")) + "_total"
@@ -164,12 +165,12 @@ def test_nothing_acknowledged_is_lost_when_workers_are_killed(tmp_path: Path) ->
     chance = random.Random(4)
     store = tmp_path / "s.db"
     with Fleet(store, "--workers", "2", "--insecure-no-auth") as fleet:
-        for turn in range(6):
+        for turn in range(LAST + 1):
             ledger.expect(chance.randrange(4, 30))
             threads = _traffic(fleet, ledger, turn)
             assert ledger.enough.wait(60)
             workers = fleet.workers()
-            if turn == 5:
+            if turn == LAST:
                 for each in (fleet.process.pid, *workers):
                     os.kill(each, signal.SIGKILL)
             else:

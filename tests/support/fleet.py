@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -43,9 +43,14 @@ def alive(process: int) -> bool:
 class Fleet(Serving):
     """``serve`` with ``--metrics``, and whatever other arguments."""
 
-    def __init__(self, store: Path, *arguments: str) -> None:
-        super().__init__(store, "--metrics", "127.0.0.1:0", *arguments)
-        self._log = store.with_suffix(".stderr")
+    def __init__(
+        self,
+        store: Path,
+        *arguments: str,
+        under: Sequence[str] = (),
+        errors: Path | None = None,
+    ) -> None:
+        super().__init__(store, "--metrics", "127.0.0.1:0", *arguments, under=under, errors=errors)
 
     @property
     def metrics(self) -> str:
@@ -77,7 +82,7 @@ class Fleet(Serving):
 
     def log(self) -> Iterator[dict[str, Any]]:
         """All lines of the log."""
-        return map(json.loads, self._log.read_text("utf-8").splitlines())
+        return map(json.loads, self._errors.read_text("utf-8").splitlines())
 
     def asked(self, path: str, *, metrics: bool = False) -> requests.Response:
         """The answer to a GET, on a connection of its own."""

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from tempfile import TemporaryFile
+from tempfile import NamedTemporaryFile
 from types import TracebackType
 from typing import Any, Final
 
@@ -69,23 +69,33 @@ class Serving(Asking):
     """``flowmark-otel serve`` on a store, for one ``with`` block.
 
     ``lines`` is what it printed up to and including the ready line, ``keys`` the keys in it;
-    ``http`` and ``grpc`` are ``HOST:PORT``.
+    ``http`` and ``grpc`` are ``HOST:PORT``. ``under`` is a command that runs it,
+    ``errors`` where its standard error goes.
     """
 
-    def __init__(self, store: Place, *arguments: str) -> None:
+    def __init__(
+        self,
+        store: Place,
+        *arguments: str,
+        under: Sequence[str] = (),
+        errors: Path | None = None,
+    ) -> None:
         super().__init__("")
+        self._under = under
         self.url = url_of(store)
         self._arguments: Sequence[str] = arguments
-        self._errors = TemporaryFile("w+")  # noqa: SIM115  the block of ``with`` closes it
+        self._own = NamedTemporaryFile()  # noqa: SIM115  the block of ``with`` closes it
+        self._errors = errors or Path(self._own.name)
         self.lines: list[str] = []
         self.grpc = ""
 
     def __enter__(self) -> Self:
-        command = [*CLI, "serve", "--db", self.url, "--grpc", "127.0.0.1:0"]
+        command = [*self._under, *CLI, "serve", "--db", self.url, "--grpc", "127.0.0.1:0"]
         command += ["--http", "127.0.0.1:0", *self._arguments]
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=self._errors, text=True
-        )
+        with self._errors.open("ab") as errors:
+            self.process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=errors, text=True
+            )
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self.lines.append(line.rstrip("\n"))
@@ -93,9 +103,7 @@ class Serving(Asking):
             if ready:
                 self.grpc, self.http = ready.groups()
                 return self
-        ended = self.process.wait()
-        self._errors.seek(0)
-        message = f"serve ended with {ended}: {self._errors.read()}"
+        message = f"serve ended with {self.process.wait()}: {self._errors.read_text()}"
         raise AssertionError(message)
 
     def __exit__(
@@ -107,7 +115,7 @@ class Serving(Asking):
         try:
             self.stop()
         finally:
-            self._errors.close()
+            self._own.close()
 
     def stop(self) -> int:
         """End the process as a supervisor does; returns its exit code."""
