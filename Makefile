@@ -9,7 +9,8 @@ INSTALLED := $(VENV)/.installed
 ROOT := $(filter 0,$(shell id -u))
 
 # What tests use beside Python, as package:program.
-SYSTEM := chromium:chromium postgresql:psql nginx:nginx haproxy:haproxy nodejs:node npm:npm
+SYSTEM := chromium:chromium postgresql:psql nginx:nginx haproxy:haproxy nodejs:node npm:npm \
+    fiu-utils:fiu-run openssl:openssl prometheus:promtool sqlite3:sqlite3
 
 .PHONY: demo test deps bench lint proto
 .DEFAULT_GOAL := test

@@ -1,8 +1,8 @@
 """Several workers on one store: started together, replaced when one dies, stopped together.
 
-Build order: look at the store, reserve the ports, start the workers, then telemetry, and last the
-keys of a new store. Shutdown order: telemetry, workers, store, ports. A worker that dies takes its
-requests with it, unacknowledged; the others go on.
+Build order: look at the store, reserve the ports, start telemetry, then the workers, and last make
+the keys of a new store. Shutdown is the reverse. A worker that dies takes its requests with it,
+unacknowledged; the others go on.
 """
 
 from __future__ import annotations
@@ -70,10 +70,7 @@ async def supervise(options: ServeOptions, announce: Callable[[Started], None]) 
         if options.metrics is not None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="flowmark-")))
         pool = Pool(replace(options, grpc=ports["grpc"], http=ports["http"], migrate=False), folder)
-        stack.push_async_callback(pool.stop)
-        await pool.start()
         readiness = Readiness(store)
-        stack.callback(readiness.drain)
 
         async def ready() -> str:
             return await readiness.reason() if pool.alive else _NO_WORKER
@@ -83,6 +80,9 @@ async def supervise(options: ServeOptions, announce: Callable[[Started], None]) 
             telemetry = Telemetry(options.metrics, _page(pool, store, folder), ready)
             stack.push_async_callback(telemetry.stop)
             await telemetry.start()
+        stack.push_async_callback(pool.stop)
+        stack.callback(readiness.drain)
+        await pool.start()
         made = Keyring(None, None, ())
         if not options.insecure_no_auth:
             made = await asyncio.to_thread(first_keys, Keys(store))

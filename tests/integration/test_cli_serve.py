@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import requests
 
+from tests.support import certificates
 from tests.support.commands import cli, invoke
 from tests.support.payloads import JSON, as_json, request, span
 from tests.support.serving import Serving, run_cli
@@ -123,22 +124,12 @@ def test_the_printed_line_sends_a_first_span(serving: Serving) -> None:
 @pytest.mark.needs("openssl")
 def test_over_tls_the_printed_line_and_the_commands_work(tmp_path: Path) -> None:
     """D5: with a certificate of one's own the first span, doctor and runs go over TLS."""
-    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
-            *("-keyout", str(key), "-out", str(certificate), "-subj", "/CN=localhost"),
-            *("-addext", "subjectAltName=IP:127.0.0.1"),
-        ],
-        check=True,
-        capture_output=True,
-    )
+    pair = certificates.make(tmp_path)
+    certificate = pair.certificate
     trusted = ("--certificate", str(certificate))
     # Bundles that the environment names would replace the exporter's own.
     env = {name: value for name, value in os.environ.items() if "CA_BUNDLE" not in name}
-    with Serving(
-        tmp_path / "s.db", "--tls-cert", str(certificate), "--tls-key", str(key)
-    ) as serving:
+    with Serving(tmp_path / "s.db", *pair.options) as serving:
         [line] = [line for line in serving.lines if "OTEL_EXPORTER_OTLP_ENDPOINT" in line]
         subprocess.run(["sh", "-c", line.strip()], check=True, env=env, timeout=50)
         where = ("--endpoint", f"https://{serving.http}", *trusted)

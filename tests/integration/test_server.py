@@ -33,6 +33,7 @@ from flowmark_otel.listen.grpc import ACCEPTANCE, TRACES
 from flowmark_otel.server import Server
 from flowmark_otel.wire import receipt
 from flowmark_otel.wire.pb import acceptance_pb2
+from tests.support import certificates
 from tests.support.loop import loop_thread
 from tests.support.server import Running, options, running
 from tests.support.serving import Serving
@@ -211,7 +212,7 @@ def test_an_unknown_path_is_404(tmp_path: Path, path: str) -> None:
 @pytest.mark.needs("openssl")
 def test_tls_serves_both_transports(tmp_path: Path) -> None:
     """Contract, section 7: ``--tls-cert`` and ``--tls-key`` hold for HTTP and gRPC."""
-    cert, key = _certificate(tmp_path)
+    cert, key = certificates.make(tmp_path)
     with running(options(tmp_path / "s.db", tls_cert=cert, tls_key=key)) as backend:
         url = f"https://localhost:{backend.http.rpartition(':')[2]}/healthz"
         assert requests.get(url, verify=str(cert), timeout=30).text == "ok\n"
@@ -328,17 +329,3 @@ def test_a_second_stop_and_an_idle_connection_do_no_harm(tmp_path: Path) -> None
 def replace_keys(backend: Running, known: Running) -> Running:
     """A restarted backend with the keys of its first start."""
     return Running(backend.grpc, backend.http, known.ingest_key, known.read_key)
-
-
-def _certificate(folder: Path) -> tuple[Path, Path]:
-    cert, key = folder / "cert.pem", folder / "key.pem"
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
-            *("-keyout", str(key), "-out", str(cert), "-subj", "/CN=localhost"),
-            *("-addext", "subjectAltName=DNS:localhost"),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    return cert, key

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from tempfile import NamedTemporaryFile
 from types import TracebackType
 from typing import Any, Final
