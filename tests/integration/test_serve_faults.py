@@ -63,20 +63,20 @@ def test_a_full_disk_is_503_reading_goes_on_and_space_heals_it(tmp_path: Path) -
         with small_disk(tmp_path / "disk", 4096) as disk:
             _fills_up(log, disk / "s.db", lambda _: fill(disk), lambda _: empty(disk))
     else:
-        _fills_up(log, tmp_path / "s.db", _limit_files, _unlimit_files)
+        store = tmp_path / "s.db"
+        journal = tmp_path / "s.db-wal"
+        _fills_up(
+            log,
+            store,
+            lambda fleet: _limit_files(fleet, journal.stat().st_size),
+            lambda fleet: _limit_files(fleet, resource.RLIM_INFINITY),
+        )
 
 
-def _limit_files(fleet: Fleet) -> None:
-    """No file of the server may grow."""
-    for process in (fleet.process.pid, *fleet.workers()):
-        _, hard = resource.prlimit(process, resource.RLIMIT_FSIZE)
-        resource.prlimit(process, resource.RLIMIT_FSIZE, (0, hard))
-
-
-def _unlimit_files(fleet: Fleet) -> None:
-    for process in (fleet.process.pid, *fleet.workers()):
-        _, hard = resource.prlimit(process, resource.RLIMIT_FSIZE)
-        resource.prlimit(process, resource.RLIMIT_FSIZE, (hard, hard))
+def _limit_files(fleet: Fleet, size: int) -> None:
+    """No file of the server may grow beyond so many bytes; -1 for no limit."""
+    _, hard = resource.prlimit(fleet.process.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(fleet.process.pid, resource.RLIMIT_FSIZE, (size, hard))
 
 
 def _fills_up(
