@@ -35,7 +35,7 @@ from flowmark_otel.server.backend import (
     not_offered,
     open_sound_store,
 )
-from flowmark_otel.server.counting import FOLDER_VARIABLE, files_of
+from flowmark_otel.server.counting import FOLDER_VARIABLE, size_of
 from flowmark_otel.server.ports import reserve
 from flowmark_otel.server.readiness import Readiness
 from flowmark_otel.server.running import STOP_SECONDS, stop_on_signals
@@ -99,7 +99,7 @@ def _page(pool: Pool, store: Store, folder: Path) -> Page:
 
     def made(ready: bool) -> tuple[bytes, str]:  # noqa: FBT001  the one thing it depends on
         alive = pool.alive
-        state = metrics.State(files_of(store), ready=ready, workers=len(alive), deaths=pool.deaths)
+        state = metrics.State(size_of(store), ready=ready, workers=len(alive), deaths=pool.deaths)
         own = processes.Processes((os.getpid(), *alive))
         return metrics.page_of(state, own, folder=folder), metrics.CONTENT_TYPE
 

@@ -34,10 +34,16 @@ def clock() -> _Clock:
 
 
 @pytest.fixture
-def store(tmp_path: Path, clock: _Clock) -> Iterator[Store]:
+def path(tmp_path: Path) -> Path:
+    """Where the store is."""
+    return tmp_path / "s.db"
+
+
+@pytest.fixture
+def store(path: Path, clock: _Clock) -> Iterator[Store]:
     """An empty store whose writer does not wait long."""
-    opened = open_store(f"sqlite:///{tmp_path}/s.db", clock=clock)
-    opened.write(lambda c: c.execute("PRAGMA busy_timeout = 20")).result(WAIT)
+    opened = open_store(f"sqlite:///{path}", clock=clock)
+    opened.write(lambda c: c.exec_driver_sql("PRAGMA busy_timeout = 20").close()).result(WAIT)
     yield opened
     opened.close()
 
@@ -66,12 +72,12 @@ async def test_asking_writes_and_asks_once_a_second(store: Store, clock: _Clock)
 
 
 async def test_what_is_wrong_is_said_once_until_it_is_over(
-    store: Store, clock: _Clock, caplog: pytest.LogCaptureFixture
+    path: Path, store: Store, clock: _Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Fault row 7: a store that flaps writes two lines in ten seconds, not one a request."""
     caplog.set_level("WARNING")
     readiness = Readiness(store)
-    with closing(sqlite3.connect(store.path, isolation_level=None)) as other:
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         assert "locked" in await readiness.reason()
         for _ in range(50):
@@ -88,12 +94,12 @@ async def test_what_is_wrong_is_said_once_until_it_is_over(
 
 
 async def test_a_failed_request_makes_what_was_found_before_worthless(
-    store: Store, clock: _Clock
+    path: Path, store: Store, clock: _Clock
 ) -> None:
     """D5: after a failure readiness is asked of the store again, however fresh the answer was."""
     readiness = Readiness(store)
     assert await readiness.reason() == ""
-    with closing(sqlite3.connect(store.path, isolation_level=None)) as other:
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         assert await readiness.reason() == ""
         readiness.failed("the store cannot write: database is locked")

@@ -20,6 +20,7 @@ from sqlalchemy.pool import NullPool, QueuePool
 from flowmark_otel.backend.store import schema
 from flowmark_otel.backend.store.database import Fault, Row
 from flowmark_otel.backend.store.sqlite.statements import Statements
+from flowmark_otel.backend.store.sqlite.turn import turn
 from flowmark_otel.errors import ConfigurationError
 
 _BUSY_SECONDS: Final = 5.0
@@ -78,7 +79,11 @@ class SqliteDatabase:
             pool_size=_READERS,
             max_overflow=_READERS,
         )
-        _begin_with(made, "BEGIN")
+
+        @event.listens_for(made, "begin")
+        def begin(connection: Connection) -> None:
+            connection.exec_driver_sql("BEGIN")
+
         return made
 
     def writing(self) -> Engine:
@@ -95,7 +100,12 @@ class SqliteDatabase:
             return connection
 
         made = create_engine("sqlite://", creator=connect, poolclass=NullPool)
-        _begin_with(made, "BEGIN IMMEDIATE")
+
+        @event.listens_for(made, "begin")
+        def begin(connection: Connection) -> None:
+            with turn(self.path, _BUSY_SECONDS):
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+
         return made
 
     def lock_schema(self, connection: Connection) -> None:
@@ -161,12 +171,6 @@ def _connect(path: Path) -> sqlite3.Connection:
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
     return connection
-
-
-def _begin_with(engine: Engine, statement: str) -> None:
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        connection.exec_driver_sql(statement)
 
 
 def _after(connection: Connection, column: Column[int]) -> Iterator[int]:
