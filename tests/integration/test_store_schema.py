@@ -70,7 +70,7 @@ def test_file_and_folder_are_made_for_their_owner_alone(tmp_path: Path) -> None:
     store = open_store(f"sqlite:///{path}")
     files = sorted(path.parent.iterdir())
     names = ["store.db", "store.db-shm", "store.db-turn", "store.db-wal"]
-        assert [each.name for each in files] == names
+    assert [each.name for each in files] == names
     assert {stat.S_IMODE(each.stat().st_mode) for each in files} == {0o600}
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     store.close()
