@@ -33,6 +33,7 @@ def check_text(field: str, value: object, limit: int) -> str:
     if not isinstance(value, str):
         msg = f"{field} must be a string, found {type(value).__name__}"
         raise TypeError(msg)
+    value = str.__str__(value)  # of a class of its own, which may say anything of itself
     if not value or value.isspace():
         msg = f"{field} must not be blank"
         raise ValueError(msg)
@@ -40,6 +41,14 @@ def check_text(field: str, value: object, limit: int) -> str:
         msg = f"{field} must have at most {limit} characters, found {len(value)}"
         raise ValueError(msg)
     return value
+
+
+def _set_text(record: object, field: str, limit: int) -> None:
+    """Check a text of a frozen record, and keep it as a plain string."""
+    value = getattr(record, field)
+    plain = check_text(field, value, limit)
+    if type(value) is not str:
+        object.__setattr__(record, field, plain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +59,18 @@ class Attempt:
     number: int
 
     def __post_init__(self) -> None:
-        check_text("group_id", self.group_id, MAX_GROUP_ID)
+        _set_text(self, "group_id", MAX_GROUP_ID)
         number: object = self.number
         if isinstance(number, float) and number.is_integer():
             object.__setattr__(self, "number", int(number))
         elif isinstance(number, bool) or not isinstance(number, int):
             msg = f"number must be an integer, found {type(number).__name__}"
             raise TypeError(msg)
+        elif type(number) is not int:
+            object.__setattr__(self, "number", int.__int__(number))
         if not 1 <= self.number <= MAX_NUMBER:
-            msg = f"number must be from 1 to 2^53-1, found {self.number}"
+            shown = self.number if abs(self.number) < 1 << 64 else "one beyond 64 bits"
+            msg = f"number must be from 1 to 2^53-1, found {shown}"
             raise ValueError(msg)
 
 
@@ -70,8 +82,8 @@ class RunRef:
     run_id: str
 
     def __post_init__(self) -> None:
-        check_text("workflow", self.workflow, MAX_NAME)
-        check_text("run_id", self.run_id, MAX_NAME)
+        _set_text(self, "workflow", MAX_NAME)
+        _set_text(self, "run_id", MAX_NAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +94,7 @@ class Failure:
     retryable: bool | None = None
 
     def __post_init__(self) -> None:
-        check_text("code", self.code, MAX_CODE)
+        _set_text(self, "code", MAX_CODE)
         retryable: object = self.retryable
         if retryable is not None and not isinstance(retryable, bool):
             msg = f"retryable must be a bool, found {type(retryable).__name__}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic
 
 from typing_extensions import TypeVar, Unpack
 
-from flowmark_otel.annotate.options import OperationDefinition, OperationOptions
+from flowmark_otel.annotate.options import OperationDefinition, OperationOptions, shown
 from flowmark_otel.annotate.workflow import Workflow
 from flowmark_otel.model import RunRef, Value
 
@@ -59,4 +59,5 @@ class WorkflowDefinition(Generic[ResultT]):
         return Workflow(self._name, run_id, retry_of, (parent_run_id, correlation_id), unknown)
 
     def __repr__(self) -> str:
-        return f"<workflow {self._name!r}: {', '.join(self._operations) or 'no operations named'}>"
+        operations = ", ".join(map(shown, self._operations)) or "no operations named"
+        return f"<workflow {shown(self._name)!r}: {operations}>"

@@ -133,7 +133,15 @@ class Operation:
 
         The first call is this operation if it has started, each other call one more.
         """
-        return wrap(function, self._for_a_call)
+        given: object = function
+        try:
+            if callable(given):
+                return wrap(function, self._for_a_call)
+        except Exception:  # noqa: BLE001, S110 - an object that cannot say what it is; said below
+            pass
+        message = f"a {type(given).__name__} cannot be decorated; give a function"
+        tell(client(), names.DIAGNOSTIC_INVALID, message)
+        return function
 
     def _for_a_call(self) -> Operation:
         recording = self._recording

@@ -83,6 +83,7 @@ class Fields(NamedTuple):
 
     def idempotency_key(self, key: object) -> None:
         """Add the served form of a key; the raw one goes nowhere (B3)."""
+        key = plain(key)
         if isinstance(key, str):
             self.check(names.ATTEMPT_IDEMPOTENCY_KEY, key)
             if names.ATTEMPT_IDEMPOTENCY_KEY in self.attributes:
@@ -156,10 +157,11 @@ def end_attributes(
         names.ERROR_RETRYABLE: retryable,
         names.RUN_OUTCOME: outcome,
     }
-    if isinstance(result, Mapping):
-        given.update((f"{names.RUN_RESULT_PREFIX}{key}", value) for key, value in result.items())
-    elif result is not None:
-        given[names.RUN_RESULT_PREFIX + "*"] = result
+    try:
+        values = dict(result) if isinstance(result, Mapping) else {"*": result}
+        given.update((f"{names.RUN_RESULT_PREFIX}{key}", value) for key, value in values.items())
+    except Exception:  # noqa: BLE001 - a mapping of the application's, which folding refuses
+        given[names.RUN_RESULT_PREFIX + "*"] = type(result).__name__
     return {key: plain(value) for key, value in given.items() if value is not None}
 
 
@@ -174,6 +176,16 @@ def plain(value: object) -> object:
     if isinstance(value, float):
         return float.__float__(value)
     return value
+
+
+def shown(value: object) -> str:
+    """A value as text, whatever it is."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001 - an object that cannot say what it is
+        return f"<{type(value).__name__}>"
 
 
 def type_name(kind: type[BaseException]) -> str:

@@ -21,7 +21,7 @@ from opentelemetry.util.types import AttributeValue
 from flowmark_otel import model, names
 from flowmark_otel.annotate.context import GIVEN_KEY
 from flowmark_otel.annotate.hook import Client, tell
-from flowmark_otel.annotate.options import Fields, type_name
+from flowmark_otel.annotate.options import Fields, shown, type_name
 from flowmark_otel.fold import fold_span, fold_starts
 from flowmark_otel.model import Envelope, Refused, SpanEvent, Value, event_id
 from flowmark_otel.validate import BrokenRule, check_value, clean_default, rule_of
@@ -155,7 +155,7 @@ class Recording:
             attributes = {k: v for k, v in attributes.items() if k in names.IDENTITY_KEYS}
         try:
             return self._client.tracer().start_span(
-                clean_default(name if isinstance(name, str) else "")[0],
+                clean_default(shown(name) if isinstance(name, str) else "")[0],
                 context=otel.set_value(GIVEN_KEY, attributes, place.parent),
                 attributes=attributes,
                 links=place.links,

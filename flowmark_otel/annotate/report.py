@@ -71,8 +71,8 @@ def read_report(  # noqa: PLR0913 - the fields of the contract, each by name
         outcome=str(attributes[names.OBSERVED_OUTCOME]),
         started_at=started,
         ended_at=ended,
-        series=None if series is None else str(series),
-        system=None if system is None else str(system),
+        series=None if series is None else str(attributes[names.OBSERVED_SERIES]),
+        system=None if system is None else str(attributes[names.OBSERVED_SYSTEM]),
         error_type=None if error is None else type_name(type(error)),
         error_message=None if error is None else _message(error),
     )

@@ -28,7 +28,9 @@ from flowmark_otel.annotate.options import (
     end_attributes,
     identity_fields,
     operation_fields,
+    plain,
     run_fields,
+    shown,
     type_name,
 )
 from flowmark_otel.annotate.recording import Ending, Place, Recording
@@ -209,14 +211,18 @@ class Workflow(Generic[ResultT]):
     ) -> Operation:
         given: Mapping[str, object] = options
         own: object = name
+        fault = ""
         if isinstance(name, OperationDefinition):
             own = name.name
             said = {key: value for key, value in given.items() if value is not None}
-            given = {**name.options, **said}
-        key, callback = self._idempotency_key(own, given), given.get("map_error")
+            given, fault = _shared(name.options)
+            given = {**given, **said}
+        key, callback = plain(self._idempotency_key(own, given)), given.get("map_error")
         fields = operation_fields(self._identity, own, given, key)
         fields.unknown(unknown)
         fields.unknown([each for each in given if each not in OperationOptions.__annotations__])
+        if fault:
+            fields.faults.append(fault)
         if callback is not None and not callable(callback):
             fields.faults.append(f"map_error is a {type(callback).__name__}; set a function")
         map_error: Any = callback
@@ -269,9 +275,19 @@ def workflow(
     return Workflow(name, run_id, retry_of, (parent_run_id, correlation_id), unknown)
 
 
+def _shared(options: object) -> tuple[Mapping[str, object], str]:
+    """The options of a definition, and what is wrong with them as a whole."""
+    try:
+        if isinstance(options, Mapping):
+            return dict(options), ""
+    except Exception:  # noqa: BLE001, S110 - a mapping of the application's; said below
+        pass
+    return {}, f"options is a {type(options).__name__}; set a dict of options"
+
+
 def _shown(value: object) -> str:
     """A name or id that can be shown and referred to, also where it broke its rule."""
-    return clean_default(value if isinstance(value, str) else str(value))[0]
+    return clean_default(shown(value))[0]
 
 
 def _new_run_id() -> str:

@@ -48,7 +48,10 @@ def sdk_provider(provider: object) -> TracerProvider | None:
     for _ in range(_DEEPEST):
         if isinstance(provider, TracerProvider):
             return provider
-        provider = getattr(provider, "provider", None)
+        try:
+            provider = getattr(provider, "provider", None)
+        except Exception:  # noqa: BLE001  somebody else's provider
+            return None
     return None
 
 

@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 from flowmark_otel import names
 from flowmark_otel.annotate import hook
 from flowmark_otel.annotate.context import RUN_ID_KEY, givers
+from flowmark_otel.annotate.seconds import time_to_wait
 from flowmark_otel.capture.freeze import NOTHING, START_KEYS, is_early, named, restore, settle
 from flowmark_otel.capture.identity import current_context, missing_identity
 from flowmark_otel.capture.journal import Journal, Opened, journal_of
@@ -38,6 +39,7 @@ from flowmark_otel.model import (
 _current: Final = current_context()
 _KEPT: Final = frozenset((*START_KEYS, names.RECORD_TYPE))
 _SHUTDOWN_SECONDS: Final = 5.0
+FLUSH_MILLIS: Final = 30_000
 
 
 class FlowmarkSpanProcessor(SpanProcessor):
@@ -119,9 +121,12 @@ class FlowmarkSpanProcessor(SpanProcessor):
         except Exception as error:  # noqa: BLE001  nothing of ours reaches the application
             self._defect("end", error)
 
-    def force_flush(self, timeout_millis: int = 30000) -> bool:
+    def force_flush(self, timeout_millis: int = FLUSH_MILLIS) -> bool:
         """False if anything recorded was not acknowledged, or not in time."""
-        return self._flush(timeout_millis / 1000)
+        millis, fault = time_to_wait(timeout_millis, FLUSH_MILLIS, "timeout_millis")
+        if fault:
+            self._tell(names.DIAGNOSTIC_INVALID, f"{fault}; {millis:g} is used")
+        return self._flush(millis / 1000)
 
     def shutdown(self) -> None:
         """Give what is still queued a last chance; whoever owns the sink closes it."""
@@ -218,11 +223,11 @@ class FlowmarkSpanProcessor(SpanProcessor):
             self._defect("annotation", error)
 
     def _tell_changed(self, record: RecordedSpan, opened: Opened, changed: list[str]) -> None:
-        """Name what changed too late: by the client, which may be strict, or to the sink."""
+        """Name what changed too late."""
         part = min(opened.sent)
         event = event_id(record.trace_id, record.span_id, part.replace("start", "end"))
         message = f"{', '.join(changed)}: changed after the start was sent; left out of the end"
-        self._tell_metadata(message, event)
+        self._tell(names.DIAGNOSTIC_METADATA_CHANGED, message, event)
 
     def _tell_doubtful(self, event: str, keys: list[str], limit: int | None) -> None:
         """Name what the SDK may have cut before anybody could keep it: two ids may be one."""
@@ -230,14 +235,15 @@ class FlowmarkSpanProcessor(SpanProcessor):
             f"{', '.join(keys)}: may be cut to {limit} characters by the SDK's attribute limit, so "
             "that two ids are one; raise the limit, or set it at the start under FlowmarkSampler"
         )
-        self._tell_metadata(message, event)
+        self._tell(names.DIAGNOSTIC_METADATA_CHANGED, message, event)
 
-    def _tell_metadata(self, message: str, event: str) -> None:
-        code = names.DIAGNOSTIC_METADATA_CHANGED
+    def _tell(self, code: str, message: str, event: str = "") -> None:
+        """By the client, which may be strict, or to the sink."""
         if self._given is None:
             hook.tell(hook.client(), code, message, event)
         else:
-            self._given.diagnose(Diagnostic(code, message, event))
+            with suppress(Exception):  # a sink that breaks its promise
+                self._given.diagnose(Diagnostic(code, message, event))
 
     def _defect(self, moment: str, error: Exception) -> None:
         """Say what should not have happened; if even that fails there is nobody to tell."""

@@ -22,6 +22,7 @@ from flowmark_otel.capture.whole import note
 
 _logger = logging.getLogger(__name__)
 _GROUP: Final = "opentelemetry_traces_sampler"
+_OWN: Final = "flowmark"
 _BY_RATIO: Final = frozenset(("traceidratio", "parentbased_traceidratio"))
 
 
@@ -57,10 +58,10 @@ class FlowmarkSampler(Sampler):
             parent_context, trace_id, name, kind, attributes, links, trace_state
         )
         if self.notes:
-            note(trace_id, attributes if attributes and _is_ours(attributes) else None)
-        if result.decision is not Decision.DROP or not attributes or not _is_ours(attributes):
+            note(trace_id, attributes if _is_ours(attributes) else None)
+        if result.decision is not Decision.DROP or not _is_ours(attributes):
             return result
-        kept = {**attributes, **(result.attributes or {})}
+        kept = {**(attributes or {}), **(result.attributes or {})}
         return SamplingResult(Decision.RECORD_ONLY, kept, result.trace_state)
 
     def get_description(self) -> str:
@@ -76,24 +77,58 @@ def sampler_from_name(argument: str | None = None) -> FlowmarkSampler:
     ``parentbased_always_on``. One that cannot be had is replaced by that, with a warning, as the
     SDK does.
     """
-    name, _, rest = (argument or "").partition("=")
-    name = name.strip().lower()
-    if not name:
+    if argument is None or not argument.strip():
         return FlowmarkSampler(DEFAULT_ON)
+    try:
+        inner = _named(argument)
+    except Exception as error:  # noqa: BLE001  a sampler of whoever installed one
+        kind = "" if isinstance(error, _NoSampler) else f"{type(error).__name__}: "
+        _logger.warning(
+            "OTEL_TRACES_SAMPLER_ARG: %.80r names no sampler to wrap, so sampling is "
+            "parentbased_always_on: %s%.300s",
+            argument,
+            kind,
+            error,
+        )
+        return FlowmarkSampler(DEFAULT_ON)
+    return FlowmarkSampler(inner)
+
+
+class _NoSampler(Exception):
+    """What is wrong with a sampler's name or argument, and the mend."""
+
+
+def _named(argument: str) -> Sampler:
+    """The sampler that an argument names; raises what keeps it from being had."""
     from importlib.metadata import entry_points  # noqa: PLC0415 - slow, and seldom needed
 
+    name, _, rest = argument.partition("=")
+    name = name.strip().lower()
+    known = {each.name: each for each in entry_points(group=_GROUP) if each.name != _OWN}
+    found = known.get(name)
+    if found is None:
+        msg = f"there is no {name[:40]!r}; set one of {', '.join(sorted(known))}"
+        raise _NoSampler(msg)
+    if name not in _BY_RATIO:
+        inner: object = found.load()(rest or None)
+    else:
+        ratio = _ratio(rest)
+        if ratio is None:
+            msg = f"the ratio is {rest[:40]!r}; set {name}=0.25, or another from 0 to 1"
+            raise _NoSampler(msg)
+        inner = found.load()(ratio)
+    if not isinstance(inner, Sampler):
+        msg = f"{name!r} makes a {type(inner).__name__}; set the name of a sampler"
+        raise _NoSampler(msg)
+    return inner
+
+
+def _ratio(text: str) -> float | None:
     try:
-        [found] = entry_points(group=_GROUP, name=name)
-        inner = found.load()(float(rest) if name in _BY_RATIO else rest or None)
-        if isinstance(inner, Sampler):
-            return inner if isinstance(inner, FlowmarkSampler) else FlowmarkSampler(inner)
-        problem = f"it makes a {type(inner).__name__}"
-    except Exception as error:  # noqa: BLE001  a sampler of whoever installed one
-        problem = f"{type(error).__name__}: {error}"
-    _logger.warning(
-        "sampler %r cannot be wrapped, sampling as parentbased_always_on: %s", argument, problem
-    )
-    return FlowmarkSampler(DEFAULT_ON)
+        ratio = float(text)
+    except ValueError:
+        return None
+    return ratio if 0.0 <= ratio <= 1.0 else None
 
 
 def _is_limited() -> bool:
@@ -106,7 +141,10 @@ def _is_limited() -> bool:
 
 def _is_ours(attributes: object) -> bool:
     """Whether a span carries a key of ours beside identity; False for what is no mapping."""
-    return isinstance(attributes, Mapping) and any(
-        isinstance(key, str) and key.startswith("flowmark.") and key not in names.IDENTITY_KEYS
-        for key in attributes
-    )
+    try:
+        return isinstance(attributes, Mapping) and any(
+            isinstance(key, str) and key.startswith("flowmark.") and key not in names.IDENTITY_KEYS
+            for key in attributes
+        )
+    except Exception:  # noqa: BLE001  a mapping of the application's
+        return False

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import Final
 
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from flowmark_otel import names
+from flowmark_otel.annotate.hook import tell
+from flowmark_otel.annotate.seconds import time_to_wait
 from flowmark_otel.capture import attributes_of, is_captured, read_span, sdk_provider
 from flowmark_otel.client import lifecycle
 from flowmark_otel.client.core import FlowmarkClient
 from flowmark_otel.fold import fold_span
+
+FLUSH_MILLIS: Final = 30_000
 
 _log = logging.getLogger("flowmark_otel")
 
@@ -44,9 +49,12 @@ class FlowmarkSpanExporter(SpanExporter):
             return SpanExportResult.FAILURE
         return SpanExportResult.SUCCESS
 
-    def force_flush(self, timeout_millis: int = 30000) -> bool:
+    def force_flush(self, timeout_millis: int = FLUSH_MILLIS) -> bool:
         """False if anything recorded was not acknowledged."""
-        return lifecycle.try_flush(timeout_millis / 1000)
+        millis, fault = time_to_wait(timeout_millis, FLUSH_MILLIS, "timeout_millis")
+        if fault:
+            tell(lifecycle.current(), names.DIAGNOSTIC_INVALID, f"{fault}; {millis:g} is used")
+        return lifecycle.try_flush(millis / 1000)
 
     def shutdown(self) -> None:
         """Give what was taken last its chance; the client stays, others may use it."""

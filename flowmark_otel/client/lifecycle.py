@@ -15,13 +15,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from opentelemetry import trace
 
 from flowmark_otel import names
+from flowmark_otel.annotate.hook import tell
 from flowmark_otel.annotate.links import started
+from flowmark_otel.annotate.seconds import time_to_wait
 from flowmark_otel.client.core import FlowmarkClient, OnAttempt, OnDiagnostic
+from flowmark_otel.client.wiring import Wiring, checked
 from flowmark_otel.clock import Clock, SystemClock
 from flowmark_otel.config.client import client_options
 from flowmark_otel.errors import ConfigurationError, DeliveryError
@@ -48,22 +51,14 @@ if TYPE_CHECKING:
         endpoint_from_otel: bool
 
 
+FLUSH_SECONDS: Final = 30.0
+
 EXIT_SECONDS: Final = 5.0
 """How long the end of the interpreter waits for what is still queued."""
 
 _log = logging.getLogger("flowmark_otel")
 
 _MOST_NAMED: Final = 100
-
-
-class _Wiring(NamedTuple):
-    """What is given to ``configure`` and is no setting."""
-
-    provider: trace.TracerProvider | None
-    on_diagnostic: OnDiagnostic | None
-    on_attempt: OnAttempt | None
-    transport: Transport | None
-    clock: Clock
 
 
 class _Process:
@@ -95,7 +90,7 @@ def current() -> FlowmarkClient:
         with _process.lock:
             found = _process.client
             if found is None:
-                found = _process.client = _made({}, _Wiring(None, None, None, None, SystemClock()))
+                found = _process.client = _made({}, Wiring())
     return found
 
 
@@ -126,7 +121,7 @@ def configure(  # noqa: PLR0913 - what the contract lets be given, each by name
         "spool_dir": spool_dir,
         **settings,
     }
-    wiring = _Wiring(tracer_provider, on_diagnostic, on_attempt, transport, clock or SystemClock())
+    wiring = Wiring(tracer_provider, on_diagnostic, on_attempt, transport, clock)
     with _process.lock:
         made = _made(arguments, wiring)
         if _process.client is not None:
@@ -135,7 +130,7 @@ def configure(  # noqa: PLR0913 - what the contract lets be given, each by name
     made.attach(sampling=True)
 
 
-def flush(timeout: float = 30.0) -> None:
+def flush(timeout: float = FLUSH_SECONDS) -> None:
     """Wait, at most ``timeout`` seconds, until what was recorded is answered for (A22).
 
     Raises DeliveryError naming what was not acknowledged since the flush before, and why.
@@ -149,7 +144,7 @@ def flush(timeout: float = 30.0) -> None:
         client.delivery.shutdown(0)
 
 
-def shutdown(timeout: float = 30.0) -> None:
+def shutdown(timeout: float = FLUSH_SECONDS) -> None:
     """As ``flush``, and end the client: what is recorded from now on is dropped, and counted.
 
     What dead processes left in the spool is delivered too while ``timeout`` lasts; none of it
@@ -191,20 +186,23 @@ def drain_first(source: Callable[[float], None]) -> None:
             _process.before_flush.append(source)
 
 
-def _made(arguments: Mapping[str, object], wiring: _Wiring) -> FlowmarkClient:
+def _made(arguments: Mapping[str, object], wiring: Wiring) -> FlowmarkClient:
     options, faults = client_options(arguments, os.environ)
+    wiring, more = checked(wiring)
+    faults += more
     if faults and options.strict:
         raise ConfigurationError(faults)
     # Protobuf and all that encodes: needed by the first record, not by the import of the package.
     from flowmark_otel.deliver import Delivery  # noqa: PLC0415
 
+    clock = wiring.clock or SystemClock()
     delivery = Delivery(
         options,
-        clock=wiring.clock,
+        clock=clock,
         transport=wiring.transport,
         on_diagnostic=wiring.on_diagnostic,
     )
-    client = FlowmarkClient(options, delivery, wiring.clock, wiring.provider, wiring.on_attempt)
+    client = FlowmarkClient(options, delivery, clock, wiring.tracer_provider, wiring.on_attempt)
     client.report(names.DIAGNOSTIC_CONFIGURATION, faults)
     delivery.start()
     _finish_with_multiprocessing()
@@ -236,10 +234,13 @@ def _each(act: Callable[[FlowmarkClient], None]) -> None:
         raise DeliveryError(message, failures[:_MOST_NAMED], counts)
 
 
-def _deadline(timeout: float) -> Callable[[], float]:
-    """The seconds that are left, whenever asked."""
+def _deadline(timeout: object) -> Callable[[], float]:
+    """The seconds that are left, whenever asked; a wrong timeout is reported, not raised."""
+    seconds, fault = time_to_wait(timeout, FLUSH_SECONDS, "timeout")
+    if fault:
+        tell(current(), names.DIAGNOSTIC_INVALID, f"{fault}, in seconds; {seconds:g} is used")
     clock = SystemClock()
-    end = clock.monotonic() + timeout
+    end = clock.monotonic() + seconds
     return lambda: max(0.0, end - clock.monotonic())
 
 

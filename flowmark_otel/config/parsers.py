@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -249,7 +250,11 @@ def folder(value: object) -> Path:
     if not isinstance(value, (str, Path)) or not str(value).strip():
         msg = f"must name a folder, found {value!r}"
         raise ValueError(msg)
+    if "\0" in str(value):
+        msg = "must name a folder, found a NUL character"
+        raise ValueError(msg)
     path = Path(value).expanduser()
+    os.fsencode(path)
     if path.exists() and not path.is_dir():
         msg = f"names a file, not a folder: {path}"
         raise ValueError(msg)

@@ -89,6 +89,9 @@ def gather(
                 values[name] = settings[name].parse(value)
             except ValueError as error:
                 faults[name] = f"{source}: {error}"
+            except Exception as error:  # noqa: BLE001 - whatever an argument does when it is read
+                kind_of = type(value).__name__
+                faults[name] = f"{source}: a {kind_of} that raised {type(error).__name__} when read"
     return values, faults
 
 

@@ -90,12 +90,14 @@ def found(value: object) -> str:
     if isinstance(value, bool):
         return f"is the bool {str(value).lower()}"
     if isinstance(value, str):
+        value = str.__str__(value)
         shown = value if len(value) <= _SHOWN else value[:_SHOWN] + "…"
         return f"is the string {shown!r}"
     if isinstance(value, int):
+        value = int.__int__(value)
         return f"is the integer {value}" if abs(value) < 1 << 64 else "is an integer beyond 64 bits"
     if isinstance(value, float):
-        return f"is the double {value!r}"
+        return f"is the double {float.__repr__(value)}"
     if isinstance(value, (bytes, bytearray, memoryview)):
         return "is bytes"
     if isinstance(value, Misshapen):

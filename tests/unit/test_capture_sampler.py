@@ -114,13 +114,30 @@ def test_the_entry_point_wraps_the_sampler_it_is_told(
     assert description in sampler.get_description()
 
 
-@pytest.mark.parametrize("argument", ["nobody", "traceidratio", "traceidratio=often", "=", "a=b=c"])
+@pytest.mark.parametrize(
+    ("argument", "said"),
+    [
+        ("nobody", "there is no 'nobody'; set one of always_off, always_on, parentbased_"),
+        ("=", "there is no ''; set one of always_off"),
+        ("a=b=c", "there is no 'a';"),
+        ("0.25", "there is no '0.25';"),
+        ("traceidratio", "the ratio is ''; set traceidratio=0.25, or another from 0 to 1"),
+        ("parentbased_traceidratio=often", "the ratio is 'often'; set parentbased_traceidratio=0."),
+        ("traceidratio=nan", "the ratio is 'nan'"),
+        ("traceidratio=7", "the ratio is '7'"),
+        ("\ud800" * 1000, "there is no '"),
+        ("flowmark", "there is no 'flowmark'"),
+    ],
+)
 def test_a_sampler_that_cannot_be_had_is_replaced(
-    argument: str, caplog: pytest.LogCaptureFixture
+    argument: str, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """E2: a wrong argument is warned about; attempts are recorded all the same."""
+    """E2: a wrong argument is said with its mend; attempts are recorded all the same."""
     assert "ParentBased{root:AlwaysOnSampler" in sampler_from_name(argument).get_description()
-    assert bool(caplog.records) is (argument != "=")
+    [told] = [record.getMessage() for record in caplog.records]
+    assert told.startswith("OTEL_TRACES_SAMPLER_ARG: ")
+    assert said in told
+    assert len(told) < 600
 
 
 def test_wrapping_reaches_tracers_made_before() -> None:
