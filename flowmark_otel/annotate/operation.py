@@ -94,10 +94,14 @@ class Operation:
         recording = self._open()
         if recording.ended:
             return
-        if is_failure(error):
-            recording.end(Ending(failed=True, attributes=self._mapped(error), error=error))
-        else:
+        if not is_failure(error):
             recording.end(Ending(failed=False, attributes={}))
+            return
+        mapped: Mapping[str, object] = {}
+        try:
+            mapped = self._mapped(error)
+        finally:  # an interrupt that strikes in the callback passes; the attempt is over by then
+            recording.end(Ending(failed=True, attributes=mapped, error=error))
 
     def time_read(self) -> None:
         """Record that time was an input of what the attempt did (B2)."""

@@ -276,7 +276,7 @@ class Delivery:
         return Sender(self._backlog, courier, self._ledger, self._reporter, self._pace, self._flags)
 
     def _run(self) -> None:
-        """Send until halted; if the thread ends otherwise, the next event starts another."""
+        """Send until halted; if a callback ends the thread, a flush or an event starts another."""
         try:
             with forks.importing:
                 sender = self._new_sender()
@@ -285,6 +285,8 @@ class Delivery:
             sender.run()
         finally:
             self._thread = None
+            if self._flags.flushing() and not self._flags.halted():
+                self._start()  # whoever waits would wait in vain
 
     def _opened_transport(self) -> Transport:
         """The transport, made on the sending thread: its libraries take a while to import."""

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -251,4 +251,29 @@ def test_a_callback_that_exits_its_thread_loses_nothing() -> None:
         delivery.put(attempts(2, 2), RESOURCE)
         delivery.flush(10)
         assert delivery.counts() == {(names.STORED, ""): 4}
+        delivery.shutdown(5)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_a_callback_that_ends_the_thread_while_a_flush_waits(kind: type[BaseException]) -> None:
+    """A22: a flush that waits does not wait for a thread that a callback has ended."""
+    seen: list[str] = []
+
+    def callback(diagnostic: Diagnostic) -> None:
+        seen.append(diagnostic.code)
+        if len(seen) == 1:
+            raise kind
+
+    with answering(Reply(503), Reply(503), acknowledging()) as server:
+        delivery = Delivery(
+            ClientOptions(endpoint=server.endpoint),
+            on_diagnostic=callback,
+            pace=Pace(limits=LIMITS, linger=0.0, jitter=lambda: 0.0),
+        )
+        with suppress(kind):  # the flush itself may be who calls back
+            delivery.put(attempts(1, 1), RESOURCE)
+            delivery.flush(600)
+        delivery.flush(600)
+        assert delivery.counts() == {(names.STORED, ""): 2}
         delivery.shutdown(5)

@@ -13,7 +13,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import Sampler, SamplingResult
 
 import flowmark_otel as flowmark
-from flowmark_otel import Attempt, Failure, InvalidUse, RunRef, names
+from flowmark_otel import Attempt, Failure, InvalidUse, ObservedAttempt, RunRef, names
+from flowmark_otel.annotate import hook as hook_module
 from tests.support.recorders import START, Recorder, recorder
 
 
@@ -358,3 +359,71 @@ def test_a_span_that_nobody_records(kind: str) -> None:
         annotated(made, attempt=Attempt("g", 1))
     assert made.sink.envelopes == []
     assert made.sink.codes() == [names.DIAGNOSTIC_NOT_RECORDED]
+
+
+INTERRUPTS = (KeyboardInterrupt, SystemExit, GeneratorExit)
+
+
+@pytest.mark.parametrize("kind", INTERRUPTS)
+@pytest.mark.parametrize("how", ["block", "call", "decorated"])
+def test_an_interrupt_out_of_map_error_passes(kind: type[BaseException], how: str) -> None:
+    """A2: an interrupt that strikes in ``map_error`` passes, and the attempt has failed."""
+
+    def interrupted(_: Exception) -> Failure:
+        raise kind
+
+    def fails() -> None:
+        raise LookupError
+
+    def attempted(flow: flowmark.Workflow) -> None:
+        attempt = Attempt("g", 1)
+        if how == "call":
+            flow.call("o", fails, attempt=attempt, map_error=interrupted)
+        elif how == "decorated":
+            flow.operation("o", attempt=attempt, map_error=interrupted)(fails)()
+        else:
+            with flow.operation("o", attempt=attempt, map_error=interrupted):
+                fails()
+
+    with recorder() as made, pytest.raises(kind):
+        attempted(flowmark.workflow("w"))
+    assert made.sink.envelopes[-1].event == names.OPERATION_FAILED
+    assert made.sink.envelopes[-1].attributes[names.ERROR_TYPE] == "LookupError"
+
+
+def test_a_wrong_map_error_ends_the_attempt_in_strict_mode_too() -> None:
+    """Contract, section 6: strict, the diagnostic raises, and the attempt has an end."""
+    with recorder(strict=True) as made:
+        flow = flowmark.workflow("w")
+        options = {"attempt": Attempt("g", 1), "map_error": wrong(str)}
+        with pytest.raises(InvalidUse), flow.operation("o", **options):
+            raise LookupError
+    assert made.sink.told()[-1] == "operation.failed"
+
+
+@pytest.mark.parametrize("kind", INTERRUPTS)
+def test_an_interrupt_out_of_on_attempt_passes(kind: type[BaseException]) -> None:
+    """B8: an interrupt in the hook ends the attempt as any interrupt does, with the report kept."""
+
+    class Interrupted(Recorder):
+        """A client whose hook is interrupted."""
+
+        @property
+        def on_attempt(self) -> Callable[[ObservedAttempt], object]:
+            """Interrupts."""
+
+            def hook(_: ObservedAttempt) -> None:
+                raise kind
+
+            return hook
+
+    with recorder() as outer:
+        made = Interrupted("captured")
+        hook_module.register(lambda: made)
+        flow = flowmark.workflow("w")
+        with pytest.raises(kind), flow.operation("o", attempt=Attempt("g", 1)) as operation:
+            operation.attempt.report(number=1, outcome="failed", started_at=1, ended_at=2)
+    assert outer.sink.events == []
+    # A program that exits with success, and a generator that is closed, have not failed.
+    ended = "failed" if kind is KeyboardInterrupt else "completed"
+    assert made.sink.told()[-2:] == ["attempt.observed", f"operation.{ended}"]
