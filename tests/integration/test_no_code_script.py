@@ -61,6 +61,32 @@ def test_attempts_arrive_once(serving: Serving, tmp_path: Path, more: dict[str, 
     assert attempts(serving) == EXPECTED
 
 
+def test_a_provider_that_the_program_sets_itself_is_recorded(
+    serving: Serving, tmp_path: Path
+) -> None:
+    """D2: where no configurator sets one up, the provider is recorded from when it is set."""
+    own = (
+        "from opentelemetry import trace\n"
+        "from opentelemetry.sdk.trace import TracerProvider\n"
+        "trace.set_tracer_provider(TracerProvider())\n"
+    )
+    env = environment(**ours(serving), OTEL_PYTHON_CONFIGURATOR="none")
+    assert run_instrumented(own + COUNTED, tmp_path, env) == "{'stored': 4}\n"
+    assert attempts(serving) == EXPECTED
+
+
+def test_a_sampler_argument_that_is_nonsense_stops_nothing(
+    serving: Serving, tmp_path: Path
+) -> None:
+    """E2: the application goes on and its attempts are recorded; what is wrong is said."""
+    env = environment(
+        **ours(serving), OTEL_TRACES_SAMPLER="flowmark", OTEL_TRACES_SAMPLER_ARG="nonsense"
+    )
+    with pytest.raises(AssertionError, match="there is no 'nonsense'; set one of always_off"):
+        run_instrumented(COUNTED, tmp_path, env)
+    assert attempts(serving) == EXPECTED
+
+
 def test_beside_a_stock_exporter_nothing_counts_twice(serving: Serving, tmp_path: Path) -> None:
     """A8: the same spans sent by the stock exporter to the same backend are duplicates, all."""
     env = environment(
