@@ -53,9 +53,13 @@ def new_store(
 
 
 @pytest.fixture(params=STORES)
-def store_url(request: pytest.FixtureRequest, new_store: Callable[[str], str]) -> str:
+def store_url(request: pytest.FixtureRequest, new_store: Callable[[str], str]) -> Iterator[str]:
     """The URL of an empty store, of each kind in turn."""
-    return new_store(request.param)
+    url = new_store(request.param)
+    server = request.getfixturevalue("postgres") if request.param == "postgresql" else None
+    yield url
+    if server is not None:
+        server.give_back(url)
 
 
 def _skipped(reporter: pytest.TerminalReporter) -> list[tuple[str, str]]:

@@ -18,7 +18,7 @@ from typing import Final
 
 import psycopg
 
-from flowmark_otel.backend.store import open_store
+from flowmark_otel.backend.store import open_store, schema
 
 _USER: Final = "postgres"
 _WAIT_SECONDS: Final = 30
@@ -51,6 +51,7 @@ class Cluster:
         self._folder = folder
         self._serial = count(1)
         self._filled = ""
+        self._free: list[str] = []
         self._owner: tuple[int | None, int | None] = (None, None)
         if os.geteuid() == 0:
             account = pwd.getpwnam(_USER)
@@ -125,11 +126,20 @@ class Cluster:
         return self.url(name)
 
     def store(self) -> str:
-        """Make a database that holds an empty store already, by copying one; its URL."""
+        """A database that holds an empty store already: one given back, or a copy; its URL."""
+        if self._free:
+            url = self._free.pop()
+            with psycopg.connect(url) as connection:
+                connection.execute(_emptied())
+            return url
         if not self._filled:
             open_store(url := self.database()).close()
             self._filled = url.rpartition("/")[2]
         return self.database(f"TEMPLATE {self._filled}")
+
+    def give_back(self, url: str) -> None:
+        """Let another test have a store, which is ten times as fast as to make one."""
+        self._free.append(url)
 
     def execute(self, statement: str, database: str = "postgres") -> list[tuple[object, ...]]:
         """Run one statement as an administrator; its rows."""
@@ -150,6 +160,16 @@ class Cluster:
         except psycopg.OperationalError:
             return False
         return True
+
+
+def _emptied() -> str:
+    """Empties a store; TRUNCATE and a new database both take twenty times as long."""
+    tables = [table for table in schema.metadata.sorted_tables if table is not schema.meta]
+    serial = [table.name for table in tables if "id" in table.c and table is not schema.keys]
+    return "; ".join(
+        [f"DELETE FROM {table.name}" for table in reversed(tables)]  # noqa: S608  own names
+        + [f"ALTER SEQUENCE IF EXISTS {name}_id_seq RESTART" for name in serial]
+    )
 
 
 def _environment() -> dict[str, str]:
