@@ -6,12 +6,11 @@ a request that is taken is one that can be answered before its sender gives up (
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from types import TracebackType
-from typing import Final, TypeVar
+from typing import Final
 
 from typing_extensions import Self
 
@@ -23,14 +22,11 @@ SMALL: Final = 1024 * 1024
 """Requests up to this size have a quarter of the bytes to themselves."""
 LARGE: Final = 8 * 1024 * 1024
 MAX_LAG: Final = 3.0
-"""Seconds that the oldest small request may have been judged before further ones are refused."""
-
-PROMPT_READS: Final = 2
-SLOW_READS: Final = 4
-PROMPT_SECONDS: Final = 1.0
-MAX_WAITING_READS: Final = 64
-
-_Found = TypeVar("_Found")
+"""Seconds that a request may have to wait for its answer, by how fast others got theirs; and that
+the oldest small one may have waited already."""
+_KEPT: Final = 0.95  # of what was known, at each answer: about the last twenty count
+MAX_RETRY: Final = 10.0
+"""The longest time to wait that is told, in seconds."""
 
 
 class Admission:
@@ -54,6 +50,7 @@ class Admission:
         self._held = 0
         self._chief: Ticket | None = None
         self._judged: dict[Ticket, float] = {}
+        self._pace = Pace()
 
     @property
     def held(self) -> int:
@@ -66,21 +63,20 @@ class Admission:
         Raises Unavailable where it would not fit, or judging lags too far behind.
         """
         with self._lock:
-            oldest = next(iter(self._judged.values()), None)
-            lag = 0.0 if oldest is None else self._now() - oldest
+            lag = self._lag()
             if lag > self._max_lag:
                 msg = f"judging lags {lag:.1f} seconds behind"
-                raise Unavailable(msg, retry_after=min(max(lag, 1.0), 10.0))
+                raise Unavailable(msg, retry_after=min(max(lag, 1.0), MAX_RETRY))
             ticket = Ticket(self, announced)
             if not self._fits(ticket, announced):
-                raise _overloaded()
+                raise overloaded()
             return ticket
 
     def grow(self, ticket: Ticket, count: int) -> None:
         """Add bytes to what a request holds. Raises Unavailable where they do not fit."""
         with self._lock:
             if not self._fits(ticket, count):
-                raise _overloaded()
+                raise overloaded()
             ticket.held += count
             self._held += count
             if self._chief is None and max(ticket.announced, ticket.held) > SMALL:
@@ -97,12 +93,24 @@ class Admission:
         large = ticket.held > LARGE
         with self._lock:
             self._held -= ticket.held
+            since = self._judged.pop(ticket, None)
+            if since is not None:
+                self._pace.done(ticket.held, since, self._now())
             ticket.held = 0
-            self._judged.pop(ticket, None)
             if self._chief is ticket:
                 self._chief = None
         if large:
             self._after_large()
+
+    def _lag(self) -> float:
+        """How long a request would wait, or the oldest has; a large one is no reason to."""
+        oldest = next(iter(self._judged.values()), None)
+        if oldest is None:
+            return 0.0
+        return max(self._now() - oldest, self._pace.seconds(self._shared()))
+
+    def _shared(self) -> int:
+        return self._held - (0 if self._chief is None else self._chief.held)
 
     def _fits(self, ticket: Ticket, count: int) -> bool:
         """Whether a request may hold so much more.
@@ -113,8 +121,31 @@ class Admission:
         large = max(ticket.announced, ticket.held + count) > SMALL
         if large and (self._chief is None or self._chief is ticket):
             return True
-        held = self._held - (0 if self._chief is None else self._chief.held)
-        return held + count <= (self.max_bytes * 3 // 4 if large else self.max_bytes)
+        return self._shared() + count <= (self.max_bytes * 3 // 4 if large else self.max_bytes)
+
+
+class Pace:
+    """How fast requests are answered while any waits: seconds a byte, the latest counting most."""
+
+    __slots__ = ("_bytes", "_last", "_seconds")
+
+    def __init__(self) -> None:
+        self._bytes = 0.0
+        self._seconds = 0.0
+        self._last = 0.0
+
+    def done(self, count: int, since: float, now: float) -> None:
+        """Note that a request of ``count`` bytes, waiting since then, was answered now.
+
+        Only the time since the answer before it is its own: several committed together share it.
+        """
+        self._bytes = self._bytes * _KEPT + count
+        self._seconds = self._seconds * _KEPT + now - max(since, self._last)
+        self._last = now
+
+    def seconds(self, count: int) -> float:
+        """How long so many bytes will take; 0 while nothing is known."""
+        return count * self._seconds / self._bytes if self._bytes else 0.0
 
 
 class Ticket:
@@ -147,53 +178,6 @@ class Ticket:
         self._admission.leave(self)
 
 
-class Reads:
-    """How many messages are received at once where their size is not to be known, as in gRPC.
-
-    A read begins in one of ``PROMPT_READS`` places, for what has arrived already or does so at
-    once. One that takes longer gives its place up and goes on in one of ``SLOW_READS``, or ends if
-    these are taken: whoever stalls delays others by no more than ``PROMPT_SECONDS``.
-    """
-
-    def __init__(self, prompt_seconds: float = PROMPT_SECONDS) -> None:
-        self._seconds = prompt_seconds
-        self._prompt = asyncio.Semaphore(PROMPT_READS)
-        self._slow = asyncio.Semaphore(SLOW_READS)
-        self._waiting = 0
-
-    async def read(self, reading: Callable[[], Awaitable[_Found]]) -> _Found:
-        """What is read, in its turn. Raises Unavailable where there is no place for it."""
-        await self._turn()
-        try:
-            task = asyncio.ensure_future(reading())
-            try:
-                done, _ = await asyncio.wait({task}, timeout=self._seconds)
-            except asyncio.CancelledError:
-                task.cancel()
-                raise
-        finally:
-            self._prompt.release()
-        return task.result() if done else await self._go_on(task)
-
-    async def _turn(self) -> None:
-        if self._waiting >= MAX_WAITING_READS:
-            raise _overloaded()
-        self._waiting += 1
-        try:
-            await self._prompt.acquire()
-        finally:
-            self._waiting -= 1
-
-    async def _go_on(self, task: asyncio.Future[_Found]) -> _Found:
-        try:
-            if self._slow.locked():
-                msg = "too many slow requests at once"
-                raise Unavailable(msg)
-            async with self._slow:
-                return await task
-        finally:
-            task.cancel()
-
-
-def _overloaded() -> Unavailable:
+def overloaded() -> Unavailable:
+    """The error for what does not fit now."""
     return Unavailable("too much is in flight")

@@ -22,9 +22,10 @@ from flowmark_otel.errors import (
     Unavailable,
     Unparsable,
 )
-from flowmark_otel.listen.admission import Admission, Reads, Ticket
+from flowmark_otel.listen.admission import Admission, Ticket
 from flowmark_otel.listen.memory import give_back_soon
 from flowmark_otel.listen.protocol import Accepting, Encoding, Reply, Signal
+from flowmark_otel.listen.reads import Reads
 from flowmark_otel.model import Principal
 from flowmark_otel.wire.inflate import gunzip
 from flowmark_otel.wire.outcome import ANSWERS, Answer, outcome_of

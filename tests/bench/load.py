@@ -98,7 +98,8 @@ def send(path: Path, address: str, transport: str, connections: int = 4) -> dict
     return found
 
 
-def _read(path: Path) -> Iterator[bytes]:
+def read(path: Path) -> Iterator[bytes]:
+    """The bodies of a file."""
     data = path.read_bytes()
     position = 0
     while position < len(data):
@@ -136,7 +137,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("connections", type=int)
     options = parser.parse_args(arguments)
     waiting: SimpleQueue[bytes] = SimpleQueue()
-    for body in _read(options.file):
+    for body in read(options.file):
         waiting.put(body)
     answers: list[Receipt] = []
 

@@ -10,10 +10,11 @@ from starlette.applications import Starlette
 
 from flowmark_otel import names
 from flowmark_otel.errors import Forbidden, Unauthenticated
-from flowmark_otel.listen.admission import Admission, Reads
+from flowmark_otel.listen.admission import Admission
 from flowmark_otel.listen.http import routes
 from flowmark_otel.listen.intake import Intake
 from flowmark_otel.listen.protocol import Encoding, Reply, Signal
+from flowmark_otel.listen.reads import Reads
 from flowmark_otel.listen.serving import Listeners
 from flowmark_otel.model import Principal, Receipt
 from flowmark_otel.wire import outcome, receipt

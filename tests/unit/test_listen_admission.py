@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from flowmark_otel.errors import Unavailable
-from flowmark_otel.listen import admission
-from flowmark_otel.listen.admission import LARGE, SMALL, Admission, Reads
+from flowmark_otel.listen import reads as places
+from flowmark_otel.listen.admission import LARGE, SMALL, Admission, Pace
+from flowmark_otel.listen.reads import Reads
 from flowmark_otel.testing import FakeClock
 
 BUDGET = 8 * SMALL
@@ -105,6 +106,40 @@ def test_lag_refuses_and_says_how_long() -> None:
         door.enter()
 
 
+def test_a_burst_is_refused_before_it_waits() -> None:
+    """Fault row 25: who would have to wait too long is refused at once, by the pace of others."""
+    clock = FakeClock()
+    door = Admission(BUDGET, 3.0, clock.monotonic)
+    for _ in range(20):  # a thousand bytes a second
+        with door.enter() as each:
+            each.grow(500)
+            each.judge()
+            clock.advance(0.5)
+    taken = []
+    for _ in range(7):
+        ticket = door.enter()
+        ticket.grow(499)
+        ticket.judge()
+        taken.append(ticket)
+    with pytest.raises(Unavailable, match=r"3\.5 seconds") as found:
+        door.enter()
+    assert found.value.retry_after == pytest.approx(3.5, rel=0.1)
+    for each in taken:
+        clock.advance(0.01)
+        door.leave(each)
+    door.enter()
+
+
+def test_answers_given_together_share_their_time() -> None:
+    """Fault row 25: the pace is that of all, whether answers come one by one or at once."""
+    pace = Pace()
+    assert pace.seconds(1000) == 0
+    for turn in range(50):
+        for _ in range(4):
+            pace.done(100, float(turn), turn + 1.0)
+    assert pace.seconds(400) == pytest.approx(1, rel=0.1)
+
+
 def test_a_large_request_is_no_lag() -> None:
     """Fault row 25: what takes long for its size does not turn the others away."""
     clock = FakeClock()
@@ -144,7 +179,7 @@ async def _stall(reads: Reads) -> None:
     began: list[int] = []
     slow = [
         asyncio.create_task(reads.read(_stalling(release, began)))
-        for _ in range(admission.SLOW_READS + 3)
+        for _ in range(places.SLOW_READS + 3)
     ]
     # The prompt one waits its turn behind all of them.
     assert await reads.read(_promptly) == "prompt"
@@ -155,7 +190,7 @@ async def _stall(reads: Reads) -> None:
     assert [type(each) for each in refused] == [Unavailable] * 3
     release.set()
     found = await asyncio.gather(*slow, return_exceptions=True)
-    assert found.count("late") == admission.SLOW_READS
+    assert found.count("late") == places.SLOW_READS
     assert len(began) == len(slow)
     assert await reads.read(_promptly) == "prompt"
 
@@ -168,13 +203,13 @@ def test_what_stalls_gives_its_place_up() -> None:
 async def _crowd(reads: Reads) -> None:
     release = asyncio.Event()
     began: list[int] = []
-    count = admission.PROMPT_READS + admission.MAX_WAITING_READS
+    count = places.PROMPT_READS + places.MAX_WAITING_READS
     crowd = [asyncio.create_task(reads.read(_stalling(release, began))) for _ in range(count)]
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     with pytest.raises(Unavailable, match="in flight"):
         await reads.read(_promptly)
-    assert len(began) == admission.PROMPT_READS
+    assert len(began) == places.PROMPT_READS
     crowd[0].cancel()
     crowd[-1].cancel()
     release.set()
@@ -196,7 +231,7 @@ def test_an_error_of_reading_is_its_callers() -> None:
 
     async def both() -> None:
         reads = Reads()
-        for _ in range(admission.PROMPT_READS + 1):
+        for _ in range(places.PROMPT_READS + 1):
             with pytest.raises(ValueError):  # noqa: PT011  it has no message
                 await reads.read(fail)
         assert await reads.read(_promptly) == "prompt"
