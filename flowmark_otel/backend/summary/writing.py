@@ -46,11 +46,12 @@ def fold_stale(connection: Connection, ids: Ids) -> int:
     return sum(map(len, by_project.values()))
 
 
-def forget(connection: Connection, ids: Ids, runs: Sequence[int]) -> None:
+def forget(connection: Connection, runs: Sequence[int]) -> None:
     """Take away all that is kept of runs, given by ``runs.id``, before their rows are removed.
 
     Runs that refer to them will no longer find them, and are stale from now on.
     """
+    ids = Ids()
     for some in chunks(runs):
         rows = connection.execute(select(schema.runs).where(_runs.id.in_(some))).all()
         by_project: dict[int, list[DbRow]] = {}
