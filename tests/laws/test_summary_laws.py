@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import count, pairwise
 from typing import Any, NamedTuple, get_args
 
@@ -198,7 +199,7 @@ def test_what_is_forgotten_leaves_nothing(
     with told.store.engine.connect() as connection:
         ids = connection.execute(select(runs.id).where(runs.project_id == project)).scalars().all()
     for some in (ids[:1], ids[1:]):
-        told.store.write(lambda connection, some=some: forget(connection, some)).result(20)
+        told.store.write(partial(forget, runs=some)).result(20)
         kept = set(ids) - set(some)
         with told.store.engine.connect() as connection:
             left = select(derived.summaries.c.run).where(derived.summaries.c.run.in_(ids))
