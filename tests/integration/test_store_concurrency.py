@@ -6,7 +6,6 @@ import random
 import threading
 from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 from flowmark_otel import names
@@ -29,9 +28,9 @@ def history(variant: int) -> list[Envelope]:
     return events
 
 
-def test_every_event_is_stored_once_whoever_comes_first(tmp_path: Path) -> None:
+def test_every_event_is_stored_once_whoever_comes_first(store_url: str) -> None:
     """I2, I3, I4: concurrent, reordered, rebatched, conflicting: the first wins, sums are exact."""
-    store = open_store(f"sqlite:///{tmp_path}/store.db")
+    store = open_store(store_url)
     barrier = threading.Barrier(THREADS)
 
     def send(seed: int) -> list[tuple[int, int, int, int]]:
@@ -83,10 +82,9 @@ def check(store: Store) -> None:
     assert len(rows(store, schema.rejections)) == OPERATIONS // 10
 
 
-def test_two_processes_may_write_by_turns(tmp_path: Path) -> None:
-    """I2: a second writer on the same file takes no id of the first and sees what it stored."""
-    url = f"sqlite:///{tmp_path}/store.db"
-    one, other = open_store(url), open_store(url)
+def test_two_processes_may_write_by_turns(store_url: str) -> None:
+    """I2: a second writer on the same store takes no id of the first and sees what it stored."""
+    one, other = open_store(store_url), open_store(store_url)
     for number in range(1, 11):
         for store in (one, other):
             event = started(number, operation_id=f"op-{number}")
@@ -94,6 +92,6 @@ def test_two_processes_may_write_by_turns(tmp_path: Path) -> None:
             assert (verdict.stored, verdict.duplicate) == ((1, 0) if store is one else (0, 1))
             extra = started(100 + number * 2 + (store is other))
             assert store.submit(batch([extra])).result(WAIT).stored == 1
-    assert [each["id"] for each in rows(one, schema.events)] == list(range(1, 31))
+    assert len(rows(one, schema.events)) == 30
     one.close()
     other.close()
