@@ -19,7 +19,7 @@ from flowmark_otel.errors import Unparsable
 from flowmark_otel.listen.admission import Ticket
 from flowmark_otel.listen.connections import MAX_CONNECTIONS
 from flowmark_otel.listen.health import Health, Ready
-from flowmark_otel.listen.intake import Intake, Refusal, refusal
+from flowmark_otel.listen.intake import MAX_STATUS_BYTES, Intake, Refusal, refusal
 from flowmark_otel.listen.protocol import Encoding, Reply, Signal
 from flowmark_otel.wire.inflate import GZIP_MAGIC
 from flowmark_otel.wire.outcome import ANSWERS, OK
@@ -132,7 +132,8 @@ class _Services:
     async def _capabilities(self, context: _Context) -> bytes:
         self._intake.authenticate_query(_values(context, "authorization"))
         with self._intake.admission.enter() as ticket:
-            _parse(acceptance_pb2.CapabilitiesRequest(), await self._message(context, ticket))
+            question = await self._message(context, ticket, MAX_STATUS_BYTES)
+            _parse(acceptance_pb2.CapabilitiesRequest(), question)
         capabilities, backend_id = self._intake.accepting.capabilities()
         answer = acceptance_pb2.CapabilitiesResponse(
             capabilities=capabilities, backend_id=backend_id
@@ -143,23 +144,27 @@ class _Services:
         principal = self._intake.authenticate_query(_values(context, "authorization"))
         request = acceptance_pb2.StatusRequest()
         with self._intake.admission.enter() as ticket:
-            _parse(request, await self._message(context, ticket))
+            _parse(request, await self._message(context, ticket, MAX_STATUS_BYTES))
             found = await self._intake.status(list(request.event_ids), principal)
         answer = acceptance_pb2.StatusResponse()
         for event_id, state, digest, code in found:
             answer.events.add(event_id=event_id, state=state, digest=digest or "", code=code or "")
         return answer.SerializeToString()
 
-    async def _message(self, context: _Context, ticket: Ticket) -> bytes:
-        """The one message of the call, gunzipped.
+    async def _message(self, context: _Context, ticket: Ticket, limit: int | None = None) -> bytes:
+        """The one message of the call, gunzipped; neither form of it passes ``limit`` bytes.
 
         With grpc's own decompression off its flag is not to be seen; but no message of ours can
         begin with the first byte of gzip's magic number, which has wire type 7.
         """
         reading = self._intake.reads.read(lambda: _one_message(context))
         body = await self._intake.read(reading)
+        if limit is not None and len(body) > limit:
+            raise self._intake.too_large(limit)
         ticket.grow(len(body))
-        return await self._intake.inflate(body, ticket) if body.startswith(GZIP_MAGIC) else body
+        if not body.startswith(GZIP_MAGIC):
+            return body
+        return await self._intake.inflate(body, ticket, limit)
 
 
 def _guarded(judge: _Judge, where: str) -> _Handler:

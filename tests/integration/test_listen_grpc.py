@@ -368,6 +368,31 @@ def test_a_malformed_question_is_invalid_argument(call: Export, path: str, body:
     assert failed(lambda: call(path, body)).code() is Code.INVALID_ARGUMENT
 
 
+@pytest.mark.parametrize("path", [STATUS, CAPABILITIES])
+@pytest.mark.parametrize("compression", [grpc.Compression.NoCompression, grpc.Compression.Gzip])
+def test_a_question_is_bounded_before_it_is_parsed(
+    path: str, compression: grpc.Compression
+) -> None:
+    """Fault row 17: millions of empty ids are refused by their size, never made into objects."""
+    with (
+        listening(max_request_bytes=8 * MIB) as served,
+        grpc.insecure_channel(
+            served.grpc, options=[("grpc.max_send_message_length", -1)]
+        ) as channel,
+    ):
+        unary: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(path)
+        error = failed(
+            lambda: unary(
+                b"\x0a\0" * (3 * MIB),
+                metadata=(("authorization", KEY),),
+                compression=compression,
+                timeout=20,
+            )
+        )
+        assert error.code() is Code.RESOURCE_EXHAUSTED
+        assert RETRY_TRAILER not in trailers_of(error)
+
+
 @pytest.mark.parametrize(
     "path",
     [
