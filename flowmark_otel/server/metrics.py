@@ -20,7 +20,6 @@ from prometheus_client import (
     generate_latest,
 )
 from prometheus_client.core import GaugeMetricFamily, Metric as Family
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.registry import Collector
 
@@ -28,7 +27,7 @@ from flowmark_otel import names
 from flowmark_otel.backend.store import Verdict
 from flowmark_otel.server.readiness import Readiness, Watch
 
-CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 _UNITS: Final = {"s": "_seconds", "By": "_bytes"}
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)

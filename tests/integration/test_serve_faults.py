@@ -145,7 +145,7 @@ def test_what_does_not_reach_the_disk_is_never_acknowledged(tmp_path: Path, call
 
 def test_a_store_that_another_process_holds_is_503_after_a_bounded_wait(tmp_path: Path) -> None:
     """Fault row 7: the lock of another process is waited for, not for ever; reading goes on."""
-    with Fleet(tmp_path / "s.db", OPEN, "--workers", "2") as fleet:
+    with Fleet(tmp_path / "s.db", OPEN) as fleet:
         assert send(fleet, 1).status_code == 200
         with closing(sqlite3.connect(tmp_path / "s.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
@@ -176,9 +176,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return store.read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("where", "workers"), [("head", "1"), ("middle", "1"), ("tail", "1"), ("middle", "2")]
-)
+@pytest.mark.parametrize(("where", "workers"), [("head", "1"), ("tail", "1"), ("middle", "2")])
 def test_a_damaged_store_is_refused_with_what_to_do(
     tmp_path: Path, sound: bytes, where: str, workers: str
 ) -> None:

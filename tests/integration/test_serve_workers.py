@@ -7,6 +7,8 @@ import os
 import random
 import signal
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -28,12 +30,12 @@ from tests.integration.test_serve_killed import (
     over_http,
     sending,
 )
-from tests.support.fleet import Fleet, alive, until
+from tests.support.fleet import Fleet, alive, children, until
 from tests.support.otlp import traces_protobuf
 from tests.support.serving import run_cli
 
 PROTOBUF = TYPE["content-type"]
-LAST = 3
+LAST = 2
 HERE = {"sec-fetch-site": "same-origin"}
 EVENTS = (names.DELIVERY_METRIC.name.replace(".", "_")) + "_total"
 REQUESTS = (names.REQUESTS_METRIC.name.replace(".", "_")) + "_total"
@@ -200,7 +202,7 @@ def _join(threads: list[threading.Thread]) -> None:
 
 def _check(store: Path, ledger: Ledger) -> None:
     """What was acknowledged is stored, and what was not answered can be sent again (I1, I2)."""
-    with Fleet(store, "--workers", "2", "--insecure-no-auth") as fleet:
+    with Fleet(store, "--insecure-no-auth") as fleet:
         assert ledger.acknowledged
         assert len(ledger.acknowledged) == len(set(ledger.acknowledged))
         for start in range(0, len(ledger.acknowledged), 1000):
@@ -220,3 +222,49 @@ def test_a_refused_request_is_no_reason_to_mistrust(fleet: Fleet) -> None:
     assert set(answers) == {http.client.BAD_REQUEST}
     assert fleet.samples()[REQUESTS, ("traces", "refused", "http")] >= 8
     assert fleet.workers() == before
+
+
+STUCK = """
+import sys
+from flowmark_otel.config import ServeOptions
+from flowmark_otel.server import running, workers
+
+workers.STOP_SECONDS = workers.KILL_SECONDS = 0.1
+options = ServeOptions(
+    db=sys.argv[1], grpc="127.0.0.1:0", http="127.0.0.1:0", insecure_no_auth=True, workers=2
+)
+running.run(options, lambda started: None)
+"""
+
+
+def test_a_worker_that_does_not_stop_is_killed(tmp_path: Path) -> None:
+    """Fault row 26, I7: after its bound a stop ends the workers that hang, and exits with 1."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", STUCK, f"sqlite:///{tmp_path / 's.db'}"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("ready ")
+    workers = children(process.pid)
+    os.kill(workers[0], signal.SIGSTOP)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 1
+    assert not any(alive(each) for each in workers)
+    process.stdout.close()
+
+
+def test_workers_that_cannot_start_are_tried_again_ever_less_eagerly(tmp_path: Path) -> None:
+    """Fault row 1: where the store is gone the log says why, and a worker comes when it is back."""
+    store = tmp_path / "s.db"
+    with Fleet(store, "--workers", "2", "--insecure-no-auth") as fleet:
+        store.rename(tmp_path / "away.db")
+        store.mkdir()
+        os.kill(fleet.workers()[0], signal.SIGKILL)
+        said = until(lambda: fleet.said("worker_not_started"))
+        assert str(store) in said[0]["reason"]
+        assert len(fleet.workers()) <= 2
+        store.rmdir()
+        (tmp_path / "away.db").rename(store)
+        until(lambda: fleet.said("worker_replaced"))
+        assert fleet.asked("/readyz").text == "ready\n"

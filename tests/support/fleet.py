@@ -40,6 +40,12 @@ def alive(process: int) -> bool:
     return state.rpartition(")")[2].split()[0] not in {"Z", "X"}
 
 
+def children(process: int) -> list[int]:
+    """The process ids of what a process started itself."""
+    found = Path(f"/proc/{process}/task/{process}/children").read_text("ascii")
+    return [int(each) for each in found.split()]
+
+
 class Fleet(Serving):
     """``serve`` with ``--metrics``, and whatever other arguments."""
 
@@ -60,9 +66,7 @@ class Fleet(Serving):
 
     def workers(self) -> list[int]:
         """The process ids of what the supervisor started."""
-        parent = self.process.pid
-        children = Path(f"/proc/{parent}/task/{parent}/children").read_text("ascii")
-        return [int(each) for each in children.split()]
+        return children(self.process.pid)
 
     def page(self) -> str:
         """The metrics page."""
