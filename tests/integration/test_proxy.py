@@ -435,6 +435,18 @@ def test_a_body_that_is_cut_is_not_forwarded(site: Site) -> None:
     assert site.double.calls == []
 
 
+def test_a_body_that_stalls_is_not_waited_for(backend: Listening) -> None:
+    """Row 15: under ASGI a body has its time to arrive; then it is 503 and nothing is forwarded."""
+    backend.double.calls.clear()
+    head = f"POST /v1/traces HTTP/1.1\r\nhost: shop\r\ncontent-type: {JSON}\r\n"
+    with asgi(endpoint=f"http://{backend.http}", timeout=200) as address:
+        host, port = address.split(":")
+        with socket.create_connection((host, int(port)), WAIT) as connection:
+            connection.sendall(f"{head}content-length: 100\r\n\r\n{{".encode())
+            assert b" 503 " in connection.recv(65536).splitlines()[0]
+    assert backend.double.calls == []
+
+
 def test_a_body_of_unknown_length(site: Site) -> None:
     """Row 19: chunked bodies are read to their end, or refused where WSGI cannot tell it."""
     chunks = iter([b"{", b'"resourceSpans": []}'])
