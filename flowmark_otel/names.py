@@ -149,6 +149,8 @@ REASON_TIMEOUT: Final = "timeout"
 REASON_QUEUE_FULL: Final = "queue_full"
 REASON_SHUTDOWN: Final = "shutdown"
 REASON_SPOOL_FULL: Final = "spool_full"
+REASON_EXPIRED: Final = "expired"
+"""Of duplicates: their run expired or was deleted, so nothing of them is kept (section 4)."""
 REASON_NOT_SENT: Final = "not_sent"
 """Refused by our own validation, or impossible to encode: it never left the process."""
 

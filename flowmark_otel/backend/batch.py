@@ -51,13 +51,14 @@ class Verdict(NamedTuple):
     """What became of the events of one request.
 
     ``rejections`` names every rejected event, in order; ``rejected_items`` counts the items with
-    at least one of them.
+    at least one of them. ``expired`` counts those of the duplicates whose run has a tombstone.
     """
 
     stored: int
     duplicate: int
     rejections: list[Rejection]
     rejected_items: int
+    expired: int = 0
 
 
 class Claim(NamedTuple):
@@ -95,13 +96,17 @@ class Refusal(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """A batch whose events are ready to be judged; ``cost`` is about its size in bytes."""
+    """A batch whose events are ready to be judged; ``cost`` is about its size in bytes.
+
+    ``names`` are the workflows that are named, with an empty text, and their operation names.
+    """
 
     project_id: int
     origin: str
     senders: list[Sender]
     events: list[Claim | Refusal]
     cost: int
+    names: set[tuple[str, str]]
 
 
 def prepare(batch: Batch) -> Prepared:
@@ -113,6 +118,7 @@ def prepare(batch: Batch) -> Prepared:
     run_keys: dict[tuple[str, str], bytes] = {}
     attempts: dict[tuple[Value | None, ...], _Attempt] = {}
     browser = origin == names.ORIGIN_BROWSER
+    named: set[tuple[str, str]] = set()
     events: list[Claim | Refusal] = []
     cost = 0
     for item, sender, event, payload in arrivals:
@@ -133,6 +139,7 @@ def prepare(batch: Batch) -> Prepared:
         key = run_keys.get(run)
         if key is None:
             key = run_keys[run] = run_key(project_id, origin, *run)
+            named.add((run[0], ""))
         # A copy: keeping orjson's own, larger buffers costs ten times as much as making the text.
         encoded = bytes(memoryview(orjson.dumps(attributes)))
         cost += _EVENT_OVERHEAD + len(encoded)
@@ -141,6 +148,7 @@ def prepare(batch: Batch) -> Prepared:
         if not part.startswith("run-"):
             operation = attributes[names.OPERATION_NAME]
             operation_id = attributes[names.OPERATION_ID]
+            named.add((run[0], operation))
             if event.event != names.ATTEMPT_OBSERVED:
                 values = tuple(map(attributes.get, _ATTEMPT_KEYS))
                 known = attempts.get(values)
@@ -159,7 +167,7 @@ def prepare(batch: Batch) -> Prepared:
                 *attempt,
             )
         )
-    return Prepared(project_id, origin, list(senders), events, cost)
+    return Prepared(project_id, origin, list(senders), events, cost, named)
 
 
 def duration_of(attributes: Mapping[str, Value]) -> int | None:

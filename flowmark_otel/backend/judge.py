@@ -14,6 +14,7 @@ import orjson
 
 from flowmark_otel import names
 from flowmark_otel.backend.batch import Claim, Prepared, Refusal, Verdict
+from flowmark_otel.backend.holding import NO_LIMITS, Group, Holding
 from flowmark_otel.backend.known import EventKey, Known, KnownEvent, Occurrence, Place, Run
 from flowmark_otel.backend.times import unwrap_time
 from flowmark_otel.fold import digest
@@ -41,6 +42,13 @@ class Rejected(NamedTuple):
     row: Row
 
 
+class Fault(NamedTuple):
+    """Why an event that is valid is rejected."""
+
+    code: str
+    message: str
+
+
 @dataclass(slots=True)
 class Judge:
     """Judges the requests of one transaction, one after the other.
@@ -63,11 +71,13 @@ class Judge:
         Runs, occurrences and places are judged in the order of the request; the first row of the
         table that applies decides.
         """
-        stored = duplicate = 0
+        stored = duplicate = expired = 0
         rejections: list[Rejection] = []
         items: set[int] = set()
         project_id, origin = prepared.project_id, prepared.origin
-        known_events = self.known.events
+        known_events, tombstones = self.known.events, self.known.tombstones
+        holding = self.known.holding(project_id)
+        limited = holding.limits != NO_LIMITS
         for event in prepared.events:
             if isinstance(event, Refusal):
                 self._refuse(prepared, event, senders[event.sender])
@@ -75,29 +85,49 @@ class Judge:
                 rejections.append(Rejection(event.event_id, event.code, event.message, position))
                 items.add(event.item)
                 continue
+            if event.run_key in tombstones:
+                duplicate += 1
+                expired += 1
+                continue
             envelope = event.envelope
             _, trace_id, span_id, part, _, _, _, _ = envelope
             key = (project_id, origin, trace_id, span_id, part)
             first = known_events.get(key)
+            code = names.CONFLICT
             if first is None:
-                run = self._run(prepared, event)
+                run = self.known.runs.get(event.run_key)
                 found = None
-                if event.operation_id is not None:
+                if run is not None and event.operation_id is not None:
                     found = self.known.occurrences.get((run.id, event.operation_id))
-                fault = self._fault(event, run, found)
+                fault = None if run is None else self._fault(event, run, found)
                 if fault is None:
-                    self._store(key, event, senders[event.sender], run, found)
-                    stored += 1
-                    continue
+                    fault = self._over(holding, event, run, found) if limited else None
+                    if fault is None:
+                        if run is None or run.claimed:
+                            run = self._run(prepared, event)
+                        self._store(key, event, senders[event.sender], run, found)
+                        stored += 1
+                        holding.events += 1
+                        continue
+                    code = names.LIMIT
             elif _same(first, event):
                 duplicate += 1
                 continue
             else:
                 fault = "event id was accepted with another payload; the first stays"
-            self._conflict(prepared, event, senders[event.sender], fault, first)
-            rejections.append(Rejection(envelope.event_id, names.CONFLICT, fault))
+            self._reject(prepared, event, senders[event.sender], Fault(code, fault), first)
+            rejections.append(Rejection(envelope.event_id, code, fault))
             items.add(event.item)
-        return Verdict(stored, duplicate, rejections, len(items))
+        holding.new_events += stored
+        return Verdict(stored, duplicate, rejections, len(items), expired)
+
+    def _over(
+        self, holding: Holding, claim: Claim, run: Run | None, found: Occurrence | None
+    ) -> str | None:
+        """The quota that a new event is over, if there is one."""
+        accepted = found is not None and (found.fields is not None or claim.group_id is None)
+        known = None if run is None or run.claimed else run.id
+        return holding.refuses(claim, known, self.known.groups, accepted=accepted)
 
     def _fault(self, claim: Claim, run: Run, found: Occurrence | None) -> str | None:
         """The conflict of a new event with its operation, if there is one (A6)."""
@@ -146,6 +176,7 @@ class Judge:
     def _run(self, prepared: Prepared, claim: Claim) -> Run:
         """The run an event names, made where it is new."""
         run = self.known.runs.get(claim.run_key)
+        new = run is not None and run.claimed
         if run is None:
             run = Run(
                 next(self.known.run_ids),
@@ -157,6 +188,9 @@ class Judge:
                 self.received_at,
             )
             self.known.runs[claim.run_key] = run
+            new = True
+        if new:
+            self.known.holding(run.project_id).note((run.workflow, ""))
         run.claimed = False
         return run
 
@@ -189,6 +223,7 @@ class Judge:
         if found is None:
             found = Occurrence(run.id, claim.operation_id or "", claim.operation or "")
             self.known.occurrences[found.run, found.operation_id] = found
+            self.known.holding(run.project_id).note((run.workflow, found.operation))
         if claim.fields is None:
             return
         if found.fields is None:
@@ -197,6 +232,7 @@ class Judge:
             found.number = claim.number
             if claim.group_id is not None:
                 self.known.places.add(_place(run, claim))
+                self._note_group(run, (run.id, found.operation, claim.group_id))
         ended = _OPERATION_ENDS.get(claim.envelope.event)
         if ended is not None:
             found.end(ended, event_id, claim)
@@ -205,33 +241,38 @@ class Judge:
             found.started_at = claim.sent_at
         found.changed = True
 
-    def _conflict(
-        self,
-        prepared: Prepared,
-        claim: Claim,
-        sender: int,
-        fault: str,
-        first: KnownEvent | None,
+    def _note_group(self, run: Run, group: Group) -> None:
+        if group not in self.known.groups:
+            self.known.groups.add(group)
+            self.known.holding(run.project_id).add_group()
+
+    def _reject(
+        self, prepared: Prepared, claim: Claim, sender: int, fault: Fault, first: KnownEvent | None
     ) -> None:
-        """Keep a conflict as evidence, with the places it names.
+        """Keep a rejected event as evidence; of a conflict with the places it names.
 
         Where the event accepted under its id is of another run, that run is named too: the places
-        of both are in conflict (section 5).
+        of both are in conflict (section 5). What is over a quota makes no run.
         """
+        if fault.code == names.CONFLICT:
+            run: Run | None = self._run(prepared, claim)
+        else:
+            run = self.known.runs.get(claim.run_key)
+        run_id = None if run is None or run.claimed else run.id
+        accepted = None if first is None or first[0] == run_id else first[0]
         envelope = claim.envelope
-        run = self._run(prepared, claim)
-        accepted = None if first is None or first[0] == run.id else first[0]
-        self.contradicted |= {run.id} if accepted is None else {run.id, accepted}
+        if fault.code == names.CONFLICT:
+            self.contradicted |= {each for each in (run_id, accepted) if each is not None}
         row = (
             prepared.project_id,
             prepared.origin,
             envelope.event_id,
             digest(envelope),
-            names.CONFLICT,
-            fault,
+            fault.code,
+            fault.message,
             self.received_at,
             sender,
-            run.id,
+            run_id,
             accepted,
             envelope.event,
             envelope.trace_id,

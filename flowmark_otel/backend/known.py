@@ -14,6 +14,7 @@ from typing import ClassVar, TypeAlias
 from flowmark_otel import names
 from flowmark_otel.backend.batch import Claim, duration_of, text_of
 from flowmark_otel.backend.browsers import qualified
+from flowmark_otel.backend.holding import Group, Holding
 from flowmark_otel.model import Value, run_key
 
 EventKey: TypeAlias = tuple[int, str, bytes, bytes, str]
@@ -187,7 +188,8 @@ class Occurrence:
 class Known:
     """What is stored of that which arrivals may meet, and where ids for new rows come from.
 
-    ``occurrences`` is keyed by ``runs.id`` and operation id.
+    ``occurrences`` is keyed by ``runs.id`` and operation id, ``runs`` and ``tombstones`` by
+    ``runs.key``, ``holdings`` by project.
     """
 
     event_ids: Iterator[int] = field(default_factory=partial(count, 1))
@@ -196,3 +198,13 @@ class Known:
     runs: dict[bytes, Run] = field(default_factory=dict)
     occurrences: dict[tuple[int, str], Occurrence] = field(default_factory=dict)
     places: set[Place] = field(default_factory=set)
+    groups: set[Group] = field(default_factory=set)
+    tombstones: set[bytes] = field(default_factory=set)
+    holdings: dict[int, Holding] = field(default_factory=dict)
+
+    def holding(self, project_id: int) -> Holding:
+        """What a project holds; nothing where nobody loaded it."""
+        found = self.holdings.get(project_id)
+        if found is None:
+            found = self.holdings[project_id] = Holding()
+        return found

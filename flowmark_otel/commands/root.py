@@ -10,7 +10,19 @@ import click
 from flowmark_otel.errors import ConfigurationError, FlowmarkError
 
 DISTRIBUTION: Final = "flowmark-otel"
-_COMMANDS: Final = ("check", "demo", "doctor", "export", "keys", "migrate", "runs", "send", "serve")
+_COMMANDS: Final = (
+    "audit",
+    "check",
+    "demo",
+    "doctor",
+    "export",
+    "keys",
+    "migrate",
+    "quotas",
+    "runs",
+    "send",
+    "serve",
+)
 
 
 class _Commands(click.Group):

@@ -1,4 +1,4 @@
-"""``runs list | show``: runs and their attempts in the terminal (A9, A16, A17)."""
+"""``runs list | show | delete``: runs and their attempts in the terminal (A9, A16, A17)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import click
 from flowmark_otel.commands import moments
 from flowmark_otel.commands.console import as_json, console, print_json, printable
 from flowmark_otel.commands.database import database, existing
+from flowmark_otel.commands.deleting import delete
 from flowmark_otel.commands.remote import Backend, remote
 from flowmark_otel.commands.sources import ApiSource, Source, StoreSource
 from flowmark_otel.commands.tables import (
@@ -44,7 +45,7 @@ class _ListByDefault(click.Group):
 
 @click.group(cls=_ListByDefault)
 def command() -> None:
-    """Show runs and their attempts, through the API or with --db from the store itself.
+    """Show or delete runs; through the API, or with --db on the store itself.
 
     Without a command, list.
     """
@@ -118,6 +119,9 @@ def show(
     ordinary = [occurrence for occurrence in occurrences if occurrence["attempt"] is None]
     if ordinary:
         out.print(occurrences_table(ordinary))
+
+
+command.add_command(delete)
 
 
 @contextmanager

@@ -60,6 +60,11 @@ def _described(name: str) -> str:
 @_text("--workers", "N")
 @_text("--metrics", "ADDR")
 @_text("--log-level", "LEVEL")
+@_text("--retain", "TIME")
+@_text("--max-events", "N")
+@_text("--max-workflows", "N")
+@_text("--max-operations", "N")
+@_text("--max-groups", "N")
 @_text("--trace-url", "TEMPLATE")
 @_text("--without", names.CAPABILITY)
 def command(**arguments: str | bool | None) -> None:

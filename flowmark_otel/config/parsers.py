@@ -14,6 +14,7 @@ from flowmark_otel import names
 from flowmark_otel.config.settings import Parse
 
 _MAX_PORT: Final = 65535
+_MAX_QUOTA: Final = 10**15
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _YES: Final = frozenset({"1", "true", "yes", "on"})
 _NO: Final = frozenset({"0", "false", "no", "off", ""})
@@ -66,6 +67,17 @@ def seconds(value: object) -> int:
         msg = f"must be a length of time such as 90d, 12h or 30m, found {value!r}"
         raise ValueError(msg)
     return int(found[1]) * _SECONDS[found[2]]
+
+
+def quota(value: object) -> int | None:
+    """A whole number from 0, or ``unlimited``: None."""
+    if value == "unlimited":
+        return None
+    try:
+        return whole(0, _MAX_QUOTA)(value)
+    except ValueError as error:
+        msg = f"must be a whole number from 0, or unlimited; found {value!r}"
+        raise ValueError(msg) from error
 
 
 def file(value: object) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from flowmark_otel import names
 from flowmark_otel.config.parsers import (
@@ -15,6 +15,7 @@ from flowmark_otel.config.parsers import (
     flag,
     is_loopback,
     one_of,
+    quota,
     seconds,
     text,
     trace_template,
@@ -31,6 +32,10 @@ def default_database_url() -> str:
     return f"sqlite:///{path}"
 
 
+_WORKFLOWS: Final[int | None] = 10_000
+_OPERATIONS: Final[int | None] = 100_000
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
     """What ``serve`` can be told (contract, sections 4 and 7).
@@ -45,6 +50,8 @@ class ServeOptions:
     instead of refusing it. ``insecure_no_auth``: no keys, project ``default``, on loopback only.
     ``workers``: processes that take requests, on one store. ``log_level``: of the lines on standard
     error.
+    ``max_events``, ``max_workflows``, ``max_operations``, ``max_groups``: quotas of projects that
+    have none of their own, None for no limit.
     """
 
     prefix: ClassVar[str] = "FLOWMARK_SERVE_"
@@ -70,6 +77,14 @@ class ServeOptions:
         one_of("debug", "info", "warning", "error"), "warning", "least level that is logged"
     )
     trace_url: str | None = setting(trace_template, None, "link to a trace, with {trace_id}")
+    max_events: int | None = setting(quota, None, "events a project may hold, or unlimited")
+    max_workflows: int | None = setting(
+        quota, _WORKFLOWS, "workflow names a project may hold, or unlimited"
+    )
+    max_operations: int | None = setting(
+        quota, _OPERATIONS, "operation names a project may hold, or unlimited"
+    )
+    max_groups: int | None = setting(quota, None, "attempt groups a project may hold, or unlimited")
     without: tuple[str, ...] = setting(capabilities, (), "capability not to acknowledge")
 
     @property

@@ -20,8 +20,11 @@ from starlette.routing import BaseRoute
 from flowmark_otel import dashboard, names
 from flowmark_otel.backend import api
 from flowmark_otel.backend.accept import INSECURE_PROJECT, Acceptor
+from flowmark_otel.backend.deletion import Deleter
+from flowmark_otel.backend.holding import Limits
 from flowmark_otel.backend.keys import Keys, bearer
 from flowmark_otel.backend.read import Reader
+from flowmark_otel.backend.retention import Sweeper
 from flowmark_otel.backend.sessions import Sessions
 from flowmark_otel.backend.store import Store, database_of, open_store
 from flowmark_otel.backend.store.sqlite import SqliteDatabase
@@ -69,7 +72,7 @@ class Server:
     def __init__(
         self, options: ServeOptions, *, clock: Clock | None = None, shared: bool = False
     ) -> None:
-        faults = options.faults() + not_offered(options)
+        faults = options.faults()
         if faults:
             raise ConfigurationError(faults)
         self._options = options
@@ -125,6 +128,8 @@ class Server:
         self._stack.push_async_callback(asyncio.to_thread, summariser.stop)
         readiness = Readiness(store)
         metering = Metering.of(options, readiness, shared=self._shared)
+        sweeper = Sweeper(store, options.retain)
+        self._stack.push_async_callback(asyncio.to_thread, sweeper.close)
         keys = Keys(store)
         acceptor = Acceptor(
             store,
@@ -180,7 +185,7 @@ class Server:
         anyone = _anyone(keys) if self._options.insecure_no_auth else None
         reader = Reader(store, self._clock, open_after_ns=self._options.open_after * NANOSECONDS)
         return [
-            *api.routes(reader, _reader_of(keys, anyone)),
+            *api.routes(reader, _reader_of(keys, anyone), Deleter(store)),
             *dashboard.routes(
                 reader,
                 Sessions(store, keys),
@@ -213,7 +218,9 @@ def open_sound_store(options: ServeOptions, clock: Clock, *, check: bool) -> Sto
     database = database_of(options.database_url)
     if check and isinstance(database, SqliteDatabase):
         check_file(database.path)
-    return open_store(options.database_url, clock=clock, migrate=options.migrate)
+    return open_store(
+        options.database_url, clock=clock, migrate=options.migrate, limits=_limits(options)
+    )
 
 
 def _anyone(keys: Keys) -> Principal:
@@ -235,7 +242,7 @@ def tls_of(options: ServeOptions) -> Tls | None:
     return Tls(options.tls_cert, options.tls_key)
 
 
-def not_offered(options: ServeOptions) -> list[str]:
-    """A fault for each option that this version does not know how to serve."""
-    asked = {"retain": options.retain is not None}
-    return [f"{name} is not offered by this version" for name, given in asked.items() if given]
+def _limits(options: ServeOptions) -> Limits:
+    return Limits(
+        options.max_events, options.max_workflows, options.max_operations, options.max_groups
+    )

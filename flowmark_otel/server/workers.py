@@ -32,7 +32,6 @@ from flowmark_otel.server.backend import (
     Keyring,
     Started,
     first_keys,
-    not_offered,
     open_sound_store,
 )
 from flowmark_otel.server.counting import FOLDER_VARIABLE, size_of
@@ -57,7 +56,7 @@ async def supervise(options: ServeOptions, announce: Callable[[Started], None]) 
 
     Raises what ``Server.start`` raises.
     """
-    faults = options.faults() + not_offered(options)
+    faults = options.faults()
     if faults:
         raise ConfigurationError(faults)
     stopping = stop_on_signals(lambda: None)

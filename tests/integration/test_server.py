@@ -167,7 +167,6 @@ def test_without_keys_on_loopback_everybody_is_served(tmp_path: Path) -> None:
         ({"insecure_no_auth": True, "http": "0.0.0.0:0"}, "loopback"),
         ({"insecure_no_auth": True, "grpc": "[::]:0"}, "loopback"),
         ({"tls_cert": Path("x")}, "tls_key"),
-        ({"retain": 60}, "retain"),
     ],
 )
 def test_options_that_cannot_be_served_are_refused(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 from starlette.concurrency import run_in_threadpool
@@ -13,7 +13,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from flowmark_otel import names
 from flowmark_otel.backend.api import parameters
+from flowmark_otel.backend.api.deletions import DELETIONS, Deletion
 from flowmark_otel.backend.api.endpoints import ENDPOINTS, PREFIX, Endpoint
 from flowmark_otel.backend.api.errors import (
     HEADERS,
@@ -23,6 +25,7 @@ from flowmark_otel.backend.api.errors import (
     error_response,
 )
 from flowmark_otel.backend.api.openapi import document
+from flowmark_otel.backend.deletion import Deleter
 from flowmark_otel.backend.keys import READING_KINDS
 from flowmark_otel.backend.read import Reader
 from flowmark_otel.backend.views import jsonable
@@ -30,35 +33,57 @@ from flowmark_otel.errors import FlowmarkError, Forbidden, Unauthenticated
 from flowmark_otel.model import Principal
 
 Authenticate = Callable[[str | None], Principal]
-_METHODS: Final = ("GET", "HEAD")
+_READING: Final = ("GET", "HEAD")
+_DELETING: Final = "DELETE"
 
 
-def routes(reader: Reader, authenticate: Authenticate) -> list[Route]:
+class Asked(NamedTuple):
+    """What a method of a path takes, and how it is answered; ``ask`` blocks."""
+
+    takes: tuple[parameters.Parameter, ...]
+    ask: Callable[[Principal, Mapping[str, Any]], bytes]
+
+
+def routes(
+    reader: Reader, authenticate: Authenticate, deleter: Deleter | None = None
+) -> list[Route]:
     """The routes under ``/api/v1``, and an answer for every other path there.
 
     ``authenticate`` says whom the value of the ``authorization`` header stands for, or raises
-    Unauthenticated; it may block. Reading takes a key of kind read or admin.
+    Unauthenticated; it may block. Reading takes a key of kind read or admin, deleting one of kind
+    admin; without a ``deleter`` nothing can be deleted.
     """
+    deletions = {} if deleter is None else {one.path: _deleting(one, deleter) for one in DELETIONS}
     found = [
-        Route(f"{PREFIX}{one.path}", _Answer(authenticate, one.parameters, _asking(one, reader)))
+        Route(
+            f"{PREFIX}{one.path}",
+            _Answer(authenticate, _asking(one, reader), deletions.get(one.path)),
+        )
         for one in ENDPOINTS
     ]
     return [
         *found,
-        Route(f"{PREFIX}/openapi.json", _Answer(authenticate, (), _describing)),
-        Route(f"{PREFIX}/{{path:path}}", _Answer(authenticate, None, _describing)),
+        Route(f"{PREFIX}/openapi.json", _Answer(authenticate, Asked((), _describing))),
+        Route(f"{PREFIX}/{{path:path}}", _Answer(authenticate, None)),
     ]
 
 
-def _asking(endpoint: Endpoint, reader: Reader) -> Callable[[int, Mapping[str, Any]], bytes]:
-    def ask(project_id: int, given: Mapping[str, Any]) -> bytes:
-        return orjson.dumps(jsonable(endpoint.answer(reader, project_id, given)))
+def _asking(endpoint: Endpoint, reader: Reader) -> Asked:
+    def ask(principal: Principal, given: Mapping[str, Any]) -> bytes:
+        return orjson.dumps(jsonable(endpoint.answer(reader, principal.project_id, given)))
 
-    return ask
+    return Asked(endpoint.parameters, ask)
 
 
-def _describing(project_id: int, given: Mapping[str, Any]) -> bytes:
-    del project_id, given  # the document is the same for everybody
+def _deleting(deletion: Deletion, deleter: Deleter) -> Asked:
+    def ask(principal: Principal, given: Mapping[str, Any]) -> bytes:
+        return orjson.dumps(jsonable(deletion.answer(deleter, principal, given)))
+
+    return Asked(deletion.parameters, ask)
+
+
+def _describing(principal: Principal, given: Mapping[str, Any]) -> bytes:
+    del principal, given  # the document is the same for everybody
     return _document()
 
 
@@ -70,18 +95,15 @@ def _document() -> bytes:
 class _Answer:
     """One route as an ASGI application, so that a wrong method is answered in our form as well.
 
-    ``takes`` None: a path that does not exist; it is told only to those who may read.
+    ``reading`` None: a path that does not exist; it is told only to those who may read.
     """
 
     def __init__(
-        self,
-        authenticate: Authenticate,
-        takes: tuple[parameters.Parameter, ...] | None,
-        ask: Callable[[int, Mapping[str, Any]], bytes],
+        self, authenticate: Authenticate, reading: Asked | None, deleting: Asked | None = None
     ) -> None:
         self._authenticate = authenticate
-        self._takes = takes
-        self._ask = ask
+        self._reading = reading
+        self._deleting = deleting
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
@@ -94,8 +116,12 @@ class _Answer:
 
     def _blocking(self, request: Request) -> bytes:
         principal = self._reader_of(request)
-        given = self._given(request)
-        return self._ask(principal.project_id, given)
+        asked = self._asked(request, principal)
+        given = parameters.read_query(asked.takes, request.query_params.multi_items())
+        for one in asked.takes:
+            if one.in_path:
+                given[one.name] = parameters.read_one(one, request.path_params[one.name])
+        return asked.ask(principal, given)
 
     def _reader_of(self, request: Request) -> Principal:
         sent = request.headers.getlist("authorization")
@@ -108,15 +134,16 @@ class _Answer:
             raise Forbidden(msg)
         return principal
 
-    def _given(self, request: Request) -> dict[str, object]:
-        if self._takes is None:
+    def _asked(self, request: Request, principal: Principal) -> Asked:
+        if self._reading is None:
             msg = f"no such path; {PREFIX}/openapi.json names those there are"
             raise NoSuchPath(msg)
-        if request.method not in _METHODS:
-            msg = f"found {request.method}; this API is read with GET"
-            raise WrongMethod(msg)
-        given = parameters.read_query(self._takes, request.query_params.multi_items())
-        for one in self._takes:
-            if one.in_path:
-                given[one.name] = parameters.read_one(one, request.path_params[one.name])
-        return given
+        if request.method in _READING:
+            return self._reading
+        if request.method != _DELETING or self._deleting is None:
+            allowed = (*_READING, _DELETING) if self._deleting else _READING
+            raise WrongMethod(request.method, allowed)
+        if principal.kind != names.KEY_ADMIN:
+            msg = f"a key of kind {principal.kind} may not delete; use one of kind admin"
+            raise Forbidden(msg)
+        return self._deleting

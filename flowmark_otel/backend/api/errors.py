@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
@@ -48,13 +49,20 @@ class NoSuchPath(NotFound):
 
 
 class WrongMethod(FlowmarkError):
-    """A method other than GET."""
+    """A method that the path does not take; ``allowed`` are those it does."""
+
+    def __init__(self, found: str, allowed: Sequence[str]) -> None:
+        self.allowed = tuple(allowed)
+        taken = "this is read with GET"
+        if "DELETE" in self.allowed:
+            taken = "this is read with GET and deleted with DELETE"
+        super().__init__(f"found {found}; {taken}")
 
 
 def error_response(error: FlowmarkError) -> Response:
     """The answer to a request that ended in ``error``."""
     if isinstance(error, WrongMethod):
-        allow = {"allow": "GET, HEAD"}
+        allow = {"allow": ", ".join(error.allowed)}
         return _response(HTTPStatus.METHOD_NOT_ALLOWED, "wrong_method", str(error), allow)
     for kind, status, code in _ANSWERS:
         if isinstance(error, kind):

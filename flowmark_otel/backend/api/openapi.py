@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
+from flowmark_otel.backend.api.deletions import DELETIONS, Deletion, DeletionView
 from flowmark_otel.backend.api.endpoints import ENDPOINTS, PREFIX, Endpoint
 from flowmark_otel.backend.api.errors import ErrorAnswer
 from flowmark_otel.backend.api.parameters import Parameter
@@ -38,6 +39,8 @@ def document() -> Schema:
     """The document that ``/api/v1/openapi.json`` answers."""
     schemas: dict[str, Schema] = {}
     paths = {f"{PREFIX}{one.path}": {"get": _operation(one, schemas)} for one in ENDPOINTS}
+    for one in DELETIONS:
+        paths[f"{PREFIX}{one.path}"]["delete"] = _operation(one, schemas)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -62,16 +65,20 @@ def _version() -> str:
         return "0"  # run from a tree that is not installed
 
 
-def _operation(endpoint: Endpoint, schemas: dict[str, Schema]) -> Schema:
+def _operation(endpoint: Endpoint | Deletion, schemas: dict[str, Schema]) -> Schema:
     refused = _content(schema_of(ErrorAnswer, schemas))
+    view = DeletionView if isinstance(endpoint, Deletion) else endpoint.view
     return {
         "operationId": endpoint.name,
         "summary": endpoint.summary,
-        "parameters": [_parameter(one) for one in endpoint.parameters],
+        "parameters": [
+            _parameter(one, required=one.in_path or isinstance(endpoint, Deletion))
+            for one in endpoint.parameters
+        ],
         "responses": {
             "200": {
                 "description": endpoint.summary,
-                "content": _content(schema_of(endpoint.view, schemas)),
+                "content": _content(schema_of(view, schemas)),
             },
             **{
                 str(int(status)): {"description": status.phrase, "content": refused}
@@ -81,11 +88,11 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Schema]) -> Schema:
     }
 
 
-def _parameter(parameter: Parameter) -> Schema:
+def _parameter(parameter: Parameter, *, required: bool) -> Schema:
     return {
         "name": parameter.name,
         "in": "path" if parameter.in_path else "query",
-        "required": parameter.in_path,
+        "required": required,
         "description": parameter.help,
         "schema": dict(parameter.schema),
     }

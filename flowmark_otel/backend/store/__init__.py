@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from sqlalchemy.exc import DBAPIError
 
 from flowmark_otel.backend.batch import Arrival, Batch, Verdict
+from flowmark_otel.backend.holding import NO_LIMITS, Limits
 from flowmark_otel.backend.store import derived as derived  # its tables are part of the schema
 from flowmark_otel.backend.store.database import Database, Fault
 from flowmark_otel.backend.store.locate import database_of
@@ -28,8 +29,12 @@ __all__ = [
 ]
 
 
-def open_store(url: str, *, clock: Clock | None = None, migrate: bool = False) -> Store:
+def open_store(
+    url: str, *, clock: Clock | None = None, migrate: bool = False, limits: Limits = NO_LIMITS
+) -> Store:
     """Open the store that a URL names, made if it is missing.
+
+    ``limits`` are the quotas of projects that have none of their own.
 
     ``sqlite:////abs/path.db``, made with its folder, or ``postgresql://user@host/name``, a
     database that is there. Raises SchemaMismatch, naming the command that mends it, where the
@@ -40,7 +45,7 @@ def open_store(url: str, *, clock: Clock | None = None, migrate: bool = False) -
     with _opening(database):
         database.create()
         bring_up(database, migrate=migrate)
-        return Store(database, clock or SystemClock())
+        return Store(database, clock or SystemClock(), limits=limits)
 
 
 def migrate_store(url: str) -> str | None:

@@ -54,7 +54,8 @@ def count(
         reasons = Counter(rejection.code for rejection in verdict.rejections)
         for state, reason, number in (
             (names.STORED, "", verdict.stored),
-            (names.DUPLICATE, "", verdict.duplicate),
+            (names.DUPLICATE, "", verdict.duplicate - verdict.expired),
+            (names.DUPLICATE, names.REASON_EXPIRED, verdict.expired),
             *((names.STATE_REJECTED, code, times) for code, times in reasons.items()),
         ):
             counted[request.project_id, request.origin, state, reason] += number

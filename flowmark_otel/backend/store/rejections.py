@@ -2,7 +2,8 @@
 
 Once per digest and event id, at most 16 for one event id (contract, section 4). Events for which
 no id can be derived share the empty one: of those 10,000 are kept for one project and origin, and
-later ones are answered like all others but not kept.
+later ones are answered like all others but not kept. So it is with events over a quota: the first
+10,000 explain, and a quota that everything kept would bound nothing.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from sqlalchemy import Connection, func, select, text
+from sqlalchemy import ColumnElement, Connection, func, literal_column, select, text
 
+from flowmark_otel import names
 from flowmark_otel.backend.judge import Rejected
 from flowmark_otel.backend.store import schema
 from flowmark_otel.backend.store.database import driver_of
@@ -24,6 +26,8 @@ MAX_OF_EVENT_ID: Final = 16
 MAX_WITHOUT_ID: Final = 10_000
 _NAMED: Final = 7  # the first columns of events: id, what its event id is made of, run
 _ANY: Final = select(schema.rejections.c.id).where(text("trace_id IS NOT NULL")).limit(1)
+MAX_OVER_QUOTA: Final = 10_000
+_CODE: Final = 4
 
 
 def keep(connection: Connection, statements: Statements, rejected: Sequence[Rejected]) -> None:
@@ -39,13 +43,26 @@ def keep(connection: Connection, statements: Statements, rejected: Sequence[Reje
         for event_id, digest, _ in statements.rejections.run(driver, named, scope):
             held.setdefault((*scope, event_id), set()).add(digest)
     without_id = scopes([each for each in rejected if not each.event_id])
-    free = {scope: MAX_WITHOUT_ID - _without_id(connection, scope) for scope in without_id}
+    columns = schema.rejections.c
+    free = {
+        scope: MAX_WITHOUT_ID - _counted(connection, scope, columns.event_id == "")
+        for scope in without_id
+    }
+    of_limit = columns.code == literal_column("'limit'")  # as its index has it
+    over = {
+        scope: MAX_OVER_QUOTA - _counted(connection, scope, of_limit)
+        for scope in scopes([each for each in rejected if _over_quota(each)])
+    }
     rows = []
     for each in rejected:
         scope = _scope(each)
         digests = held.setdefault((*scope, each.event_id), set())
         if each.digest in digests:
             continue
+        if _over_quota(each):
+            if over[scope] <= 0:
+                continue
+            over[scope] -= 1
         room = MAX_OF_EVENT_ID if each.event_id else free[scope]
         if len(digests) < room:
             digests.add(each.digest)
@@ -82,11 +99,15 @@ def _scope(rejected: Rejected) -> Scope:
     return rejected.project_id, rejected.origin
 
 
-def _without_id(connection: Connection, scope: Scope) -> int:
+def _over_quota(rejected: Rejected) -> bool:
+    return rejected.row[_CODE] == names.LIMIT
+
+
+def _counted(connection: Connection, scope: Scope, which: ColumnElement[bool]) -> int:
     columns = schema.rejections.c
     counted = connection.execute(
         select(func.count()).where(
-            columns.project_id == scope[0], columns.origin == scope[1], columns.event_id == ""
+            columns.project_id == scope[0], columns.origin == scope[1], which
         )
     )
     return int(counted.scalar_one())

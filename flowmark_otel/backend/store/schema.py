@@ -29,17 +29,22 @@ from sqlalchemy import (
 from flowmark_otel.backend.times import unwrap_time, wrap_time
 
 __all__ = [
+    "audit",
     "browser_keys",
     "events",
     "keys",
+    "known_names",
     "meta",
     "metadata",
     "occurrences",
     "projects",
+    "quotas",
     "rejections",
     "runs",
     "senders",
+    "tombstones",
     "unwrap_time",
+    "usage",
     "wrap_time",
 ]
 
@@ -93,6 +98,8 @@ senders = Table(
     Column("service_name", String, nullable=False),
     Column("service_version", String, nullable=False),
     Column("service_instance_id", String, nullable=False),
+    # About when it sent last: at most a day behind, so that an old one can be told (retention).
+    Column("last_seen_at", BigInteger, nullable=False, server_default="0"),
     UniqueConstraint(
         "project_id",
         "user_agent",
@@ -137,6 +144,7 @@ runs = Table(
         postgresql_where=text("stale = 1"),
     ),
     Index("runs_by_run_id", "project_id", "run_id"),  # legacy parents name no workflow (A19)
+    Index("runs_by_workflow", "project_id", "workflow", "first_received_at", "id"),
     Index(
         "runs_by_retry_of",
         "retry_of_key",
@@ -271,5 +279,87 @@ rejections = Table(
         postgresql_where=text("trace_id IS NOT NULL"),
     ),
     Index("rejections_by_arrival", "project_id", "received_at", "id"),
+    # Of events over a quota few are kept, and those are counted.
+    Index(
+        "rejections_over_quota",
+        "project_id",
+        "origin",
+        sqlite_where=text("code = 'limit'"),
+        postgresql_where=text("code = 'limit'"),
+    ),
 )
 """Rejected events, kept apart as evidence of their rejection; at most 16 for one event id."""
+
+tombstones = Table(
+    "tombstones",
+    metadata,
+    Column("key", LargeBinary(16), primary_key=True),  # model.run_key, all that is kept of its name
+    Column("project_id", BigInteger, nullable=False),
+    Column("reason", String, nullable=False),  # expired, deleted
+    Column("made_at", BigInteger, nullable=False),
+    Column("until", BigInteger),  # null: for good
+    Column("run", BigInteger),  # what was runs.id, while rows of the run are still to be removed
+    Index(
+        "tombstones_by_end",
+        "until",
+        sqlite_where=text("until IS NOT NULL"),
+        postgresql_where=text("until IS NOT NULL"),
+    ),
+    Index(
+        "tombstones_with_remains",
+        "run",
+        sqlite_where=text("run IS NOT NULL"),
+        postgresql_where=text("run IS NOT NULL"),
+    ),
+    sqlite_with_rowid=False,
+)
+"""Runs that expired or were deleted: evidence that still arrives for them is not kept."""
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", _Serial, primary_key=True),
+    Column("project_id", BigInteger, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("actor", String, nullable=False),  # id of a key, or the command and its user
+    Column("action", String, nullable=False),
+    Column("subject", String, nullable=False),  # key of the run, or name of the workflow
+    Column("runs", BigInteger, nullable=False),
+    Column("events", BigInteger, nullable=False),
+    Column("finished_at", BigInteger),  # null: interrupted, or not finished yet
+    Index("audit_of_project", "project_id", "id"),
+)
+"""Who deleted what; never changed once finished, and outlives what it speaks of."""
+
+usage = Table(
+    "usage",
+    metadata,
+    Column("project_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("shard", Integer, primary_key=True),
+    Column("events", BigInteger, nullable=False),
+    Column("groups", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""What a project holds, as a sum over shards: writers of one store change different rows."""
+
+known_names = Table(
+    "known_names",
+    metadata,
+    Column("project_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("workflow", String, primary_key=True),
+    Column("operation", String, primary_key=True),  # empty: the workflow's own name
+    Column("last_seen_at", BigInteger, nullable=False),  # at most a day behind
+    sqlite_with_rowid=False,
+)
+"""The names that a project uses, for its quotas of workflows and operation names."""
+
+quotas = Table(
+    "quotas",
+    metadata,
+    Column("project_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("events", BigInteger),
+    Column("workflows", BigInteger),
+    Column("operations", BigInteger),
+    Column("groups", BigInteger),
+)
+"""What a project may hold; null is what ``serve`` was told, -1 no limit."""

@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from flowmark_otel.backend.batch import Prepared, Verdict
 from flowmark_otel.backend.store.database import Database, Fault
-from flowmark_otel.backend.store.senders import Senders
+from flowmark_otel.backend.store.holdings import Holdings
 from flowmark_otel.backend.store.tables import Statements
 from flowmark_otel.backend.store.transaction import Transactions
 from flowmark_otel.errors import Unavailable
@@ -40,10 +40,12 @@ class Session:
     The connection is opened in the constructor, and anew after it was lost.
     """
 
-    def __init__(self, database: Database, statements: Statements, engine: Engine) -> None:
+    def __init__(
+        self, database: Database, statements: Statements, engine: Engine, holdings: Holdings
+    ) -> None:
         self._database = database
         self._engine = engine
-        self._transactions = Transactions(database, statements, Senders())
+        self._transactions = Transactions(database, statements, holdings)
         self._connection: Connection | None = engine.connect()
 
     def judge(self, requests: Sequence[Prepared], received_at: int) -> list[Verdict]:
@@ -62,7 +64,9 @@ class Session:
 
     def run(self, job: Callable[[Connection], T]) -> T:
         """Run a job in a transaction of its own, durable on return; raises as ``judge``."""
-        return self._durable(job)
+        done = self._durable(job)
+        self._transactions.recount()
+        return done
 
     def close(self) -> None:
         """Close the connection. May be called again."""

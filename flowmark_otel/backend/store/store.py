@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 from sqlalchemy import Connection, select
 
 from flowmark_otel.backend.batch import Batch, Verdict, prepare
+from flowmark_otel.backend.holding import NO_LIMITS, Limits
 from flowmark_otel.backend.store import schema
 from flowmark_otel.backend.store.database import Database
 from flowmark_otel.backend.store.tables import Statements
@@ -29,7 +30,14 @@ class Store:
     from any thread.
     """
 
-    def __init__(self, database: Database, clock: Clock, *, max_waiting: int | None = None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        *,
+        max_waiting: int | None = None,
+        limits: Limits = NO_LIMITS,
+    ) -> None:
         self.database = database
         self.clock = clock
         self.statements = Statements(database.dialect)
@@ -39,8 +47,8 @@ class Store:
                 self.backend_id: str = connection.execute(
                     select(schema.meta.c.value).where(schema.meta.c.name == BACKEND_ID)
                 ).scalar_one()
-            limits = {} if max_waiting is None else {"max_waiting": max_waiting}
-            self._writer = Writer(database, self.statements, clock, **limits)
+            bounds = {} if max_waiting is None else {"max_waiting": max_waiting}
+            self._writer = Writer(database, self.statements, clock, limits=limits, **bounds)
         except BaseException:
             self.engine.dispose()
             raise

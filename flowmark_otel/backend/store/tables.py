@@ -68,3 +68,23 @@ class Statements:
             fixed=("project_id", "origin"),
             tail="ORDER BY t.id",
         )
+        self.tombstones = dialect.seek(schema.tombstones, ("key",), ("t.key",))
+        # One row a group, whatever its attempts: that of its lowest known number.
+        self.groups = dialect.seek(
+            occurrences,
+            ("run", "operation", "group_id"),
+            ("t.run", "t.operation", "t.group_id"),
+            tail="AND t.number = (SELECT min(m.number) FROM occurrences AS m"
+            " WHERE m.run = given.run AND m.operation = given.operation"
+            " AND m.group_id = given.group_id)",
+        )
+        self.names = dialect.seek(
+            schema.known_names,
+            ("workflow", "operation"),
+            ("t.workflow", "t.operation", "t.last_seen_at"),
+            fixed=("project_id",),
+        )
+        self.insert_names = dialect.insert(schema.known_names, ignore=True)
+        self.see_names = dialect.update(
+            schema.known_names, ("project_id", "workflow", "operation"), ("last_seen_at",)
+        )

@@ -8,10 +8,12 @@ from typing import Any, Final
 from sqlalchemy import Connection
 
 from flowmark_otel.backend.batch import Claim, Prepared, Verdict
+from flowmark_otel.backend.holding import Group
 from flowmark_otel.backend.judge import Judge
 from flowmark_otel.backend.known import Known, Occurrence, Run
 from flowmark_otel.backend.store import counters, rejections
 from flowmark_otel.backend.store.database import Database, Driver, Row, driver_of
+from flowmark_otel.backend.store.holdings import Holdings
 from flowmark_otel.backend.store.senders import Senders
 from flowmark_otel.backend.store.tables import Statements
 from flowmark_otel.backend.times import unwrap_time
@@ -20,7 +22,7 @@ _RUN_COLUMNS: Final = 18
 
 
 class Transactions:
-    """Runs them on one store; owns nothing that changes but ``senders``, of one writer thread.
+    """Runs them on one store for one writer thread; remembers senders and holdings between them.
 
     Everything that is judged within a run is guarded by the claim on it, so the order is: claim
     the runs, sorted; learn the senders, sorted; read; judge; write runs, events sorted by their
@@ -28,10 +30,11 @@ class Transactions:
     sender or an event id: then one waits for the other there, finds the row taken and runs again.
     """
 
-    def __init__(self, database: Database, statements: Statements, senders: Senders) -> None:
+    def __init__(self, database: Database, statements: Statements, holdings: Holdings) -> None:
         self._database = database
         self._statements = statements
-        self._senders = senders
+        self._senders = Senders()
+        self._holdings = holdings
 
     def judge_and_write(
         self,
@@ -46,6 +49,7 @@ class Transactions:
         ``received_at`` is epoch nanoseconds; ``again``: an earlier run met what others wrote.
         """
         known = self._load(connection, requests, received_at, again=again)
+        self._holdings.load(connection, known, requests, received_at)
         judge = Judge(known, received_at)
         verdicts = [
             judge.judge(request, self._senders.ids(request.project_id, request.senders))
@@ -53,11 +57,17 @@ class Transactions:
         ]
         self._write(connection, known, judge)
         counters.add(connection, requests, verdicts)
+        self._holdings.write(connection, known, received_at)
         return verdicts
 
     def forget(self) -> None:
         """Follow a rollback."""
         self._senders.forget()
+        self._holdings.forget()
+
+    def recount(self) -> None:
+        """Follow work that may have removed some of what is counted."""
+        self._holdings.forget()
 
     def _load(
         self,
@@ -82,16 +92,21 @@ class Transactions:
         self._senders.load(
             connection,
             {(request.project_id, one) for request in requests for one in request.senders},
+            received_at,
         )
         known = Known(
             self._database.event_ids(connection, sum(map(len, claims.values()))),
             self._database.run_ids(connection),
         )
         driver = driver_of(connection)
-        for row in self._statements.runs.run(driver, [(key,) for key in named]):
+        keys = [(key,) for key in named]
+        for row in self._statements.runs.run(driver, keys):
             run = _run(row)
             run.claimed = run.key in made
             known.runs[run.key] = run
+        # What has a tombstone has no row that was there before.
+        new = [(key,) for key in named if key in made or key not in known.runs]
+        known.tombstones.update(row[0] for row in self._statements.tombstones.run(driver, new))
         for scope, ours in claims.items():
             # Of a run that is new nothing is stored, and its event ids hardly ever belong to
             # another run: then the insert fails, and the next run of the transaction looks.
@@ -111,13 +126,16 @@ class Transactions:
     def _load_operations(self, driver: Driver, known: Known, claims: list[Claim]) -> None:
         named: set[tuple[int, str]] = set()
         places: set[tuple[int, str, str, int]] = set()
+        grouped: set[tuple[tuple[int, str], Group]] = set()
         for claim in claims:
             run = known.runs.get(claim.run_key)
             if run is None or claim.operation is None or claim.operation_id is None:
                 continue
-            named.add((run.id, claim.operation_id))
+            key = (run.id, claim.operation_id)
+            named.add(key)
             if claim.group_id is not None and claim.number is not None:
                 places.add((run.id, claim.operation, claim.group_id, claim.number))
+                grouped.add((key, (run.id, claim.operation, claim.group_id)))
         for row in self._statements.occurrences.run(driver, list(named)):
             found = Occurrence(*row)
             found.stored, found.changed, found.claimed = True, False, found.fields is None
@@ -126,6 +144,10 @@ class Transactions:
             driver, list(places)
         ):
             known.places.add((run_id, operation, group_id, number))
+        # Whether an occurrence is the first of its group is a question only where it is new.
+        groups = {group for key, group in grouped if key not in known.occurrences}
+        for run_id, operation, group_id in self._statements.groups.run(driver, list(groups)):
+            known.groups.add((run_id, operation, group_id))
 
     def _write(self, connection: Connection, known: Known, judge: Judge) -> None:
         """Write all that the judge decided."""

@@ -16,7 +16,9 @@ from typing import Any, Final, TypeAlias
 from sqlalchemy import Connection
 
 from flowmark_otel.backend.batch import Prepared, Verdict
+from flowmark_otel.backend.holding import NO_LIMITS, Limits
 from flowmark_otel.backend.store.database import Database
+from flowmark_otel.backend.store.holdings import Holdings
 from flowmark_otel.backend.store.session import Session
 from flowmark_otel.backend.store.tables import Statements
 from flowmark_otel.clock import Clock
@@ -64,6 +66,7 @@ class Writer:
         clock: Clock,
         *,
         max_waiting: int = MAX_WAITING,
+        limits: Limits = NO_LIMITS,
     ) -> None:
         self._clock = clock
         self._max_waiting = max_waiting
@@ -75,7 +78,8 @@ class Writer:
         self._sessions: list[Session] = []
         try:
             for _ in range(database.writers):
-                self._sessions.append(Session(database, statements, engine))
+                holdings = Holdings(statements, clock, limits)
+                self._sessions.append(Session(database, statements, engine, holdings))
         except BaseException:
             for session in self._sessions:
                 session.close()

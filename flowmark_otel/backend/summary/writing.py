@@ -49,7 +49,8 @@ def fold_stale(connection: Connection, ids: Ids) -> int:
 def forget(connection: Connection, runs: Sequence[int]) -> None:
     """Take away all that is kept of runs, given by ``runs.id``, before their rows are removed.
 
-    Runs that refer to them will no longer find them, and are stale from now on.
+    Runs that refer to them will no longer find them, and are stale from now on. Take
+    ``lock_folding`` first.
     """
     ids = Ids()
     for some in chunks(runs):
@@ -73,6 +74,12 @@ def _alone(connection: Connection) -> bool:
     if connection.dialect.name != "postgresql":
         return True
     return bool(connection.execute(select(func.pg_try_advisory_xact_lock(_ONLY_ONE))).scalar())
+
+
+def lock_folding(connection: Connection) -> None:
+    """Keep others from folding until the transaction ends; wait until none does."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(select(func.pg_advisory_xact_lock(_ONLY_ONE)))
 
 
 def _affordable(connection: Connection, stale: Sequence[DbRow]) -> Sequence[DbRow]:

@@ -117,8 +117,8 @@ class SqliteDatabase:
         return _after(connection, schema.events.c.id)
 
     def run_ids(self, connection: Connection) -> Iterator[int]:
-        """From the last stored one on."""
-        return _after(connection, schema.runs.c.id)
+        """From the last stored one on, or the last that a deleted run left rows of."""
+        return _after(connection, schema.runs.c.id, schema.tombstones.c.run)
 
     def claim(self, connection: Connection, claims: Sequence[Row], received_at: int) -> set[bytes]:
         """Nothing: the transaction holds the lock of the file."""
@@ -173,9 +173,9 @@ def _connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _after(connection: Connection, column: Column[int]) -> Iterator[int]:
-    last = connection.execute(select(func.max(column))).scalar()
-    return count(1 if last is None else last + 1)
+def _after(connection: Connection, *columns: Column[int]) -> Iterator[int]:
+    last = [connection.execute(select(func.max(column))).scalar() for column in columns]
+    return count(1 + max(0 if each is None else each for each in last))
 
 
 def _cause(error: BaseException) -> BaseException:
