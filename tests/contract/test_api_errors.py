@@ -159,7 +159,7 @@ def test_a_wrong_method(api: Api, method: str) -> None:
     answer = api.answer("/runs", method=method)
     assert answer.status_code == 405
     assert answer.json()["error"]["code"] == "wrong_method"
-    assert answer.headers["allow"] == "GET, HEAD"
+    assert answer.headers["allow"] == "GET, HEAD, DELETE"
 
 
 def test_a_wrong_path(api: Api) -> None:

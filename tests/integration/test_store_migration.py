@@ -64,7 +64,9 @@ def test_a_migration_keeps_all_evidence(url: str, revision: str) -> None:
     old_store.make(url, revision)
     before = held(url, *KEPT)
     assert migrate_store(url) == revision
-    assert held(url, *KEPT) == before
+    after = held(url, *KEPT)
+    for table, rows in before.items():  # columns that came later stand behind
+        assert [row[: len(old)] for row, old in zip(after[table], rows, strict=True)] == rows
     [sender] = held(url, "senders")["senders"]
     assert sender[:6] == (1, 1, "ua/1", "crm", "", "")
     store = open_store(url)
