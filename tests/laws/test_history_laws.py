@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count, pairwise
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
@@ -21,6 +20,7 @@ from flowmark_otel.backend.store.schema import events, rejections
 from flowmark_otel.backend.views import jsonable
 from flowmark_otel.fold import fold_span
 from flowmark_otel.model import Envelope, Sender, Span, event_id
+from tests.conftest import STORES
 
 SENDER = Sender(service_name="svc")
 RUNS = ["run-a", "run-b"]
@@ -40,11 +40,10 @@ class Stores(NamedTuple):
         return self.keys.ensure_project(f"p{next(self.serial)}")
 
 
-@pytest.fixture(scope="module")
-def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stores]:
+@pytest.fixture(scope="module", params=STORES)
+def stores(request: pytest.FixtureRequest, new_store: Callable[[str], str]) -> Iterator[Stores]:
     """The store, closed after the module."""
-    path: Path = tmp_path_factory.mktemp("laws") / "store.db"
-    store = open_store(f"sqlite:///{path}")
+    store = open_store(new_store(request.param))
     try:
         yield Stores(store, Reader(store), Keys(store), count())
     finally:
@@ -216,7 +215,7 @@ def verdicts(stores: Stores, project: int) -> set[tuple[object, ...]]:
 
 ORDERS = st.tuples(st.randoms(use_true_random=False), st.lists(st.integers(0, 50), max_size=4))
 ON_A_STORE = settings(
-    max_examples=60,
+    max_examples=40,
     deadline=None,
     phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
     suppress_health_check=[HealthCheck.function_scoped_fixture],
