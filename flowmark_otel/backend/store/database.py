@@ -88,12 +88,14 @@ class Dialect(Protocol):
         columns: Sequence[str],
         *,
         fixed: Sequence[str] = (),
+        also: str = "",
         tail: str = "",
     ) -> Seeking:
         """A statement that reads columns of ``table``, named ``t``, by ``keys``.
 
-        ``fixed`` are further columns, compared with one value for all keys; ``tail`` follows the
-        join, and ``columns`` may name what it joins.
+        ``fixed`` are further columns, compared with one value for all keys; ``also`` is a further
+        condition on ``t`` and ``given``; ``tail`` follows the join, and ``columns`` may name what
+        it joins.
         """
         ...
 
@@ -149,11 +151,25 @@ class Database(Protocol):
         """Ids for new runs, as ``event_ids``; none where ``claim`` gives every run its row."""
         ...
 
-    def claim(self, connection: Connection, claims: Sequence[Row], received_at: int) -> set[bytes]:
+    def claim(
+        self,
+        connection: Connection,
+        claims: Sequence[Row],
+        received_at: int,
+        *,
+        also: Sequence[bytes] = (),
+    ) -> set[bytes]:
         """Hold these runs until the end of the transaction: nobody else judges there meanwhile.
 
-        ``claims`` are (key, project, origin, workflow, run id), each key once. Returns the keys of
-        the runs whose row was made for it.
+        ``claims`` are (key, project, origin, workflow, run id), each key once; ``also`` are keys
+        of further runs, held where they are. Returns the keys of the runs whose row was made.
+        """
+        ...
+
+    def hold(self, connection: Connection, runs: Sequence[int]) -> None:
+        """Hold further runs by ``runs.id``, after ``claim``, without waiting for anybody.
+
+        Raises what ``fault`` calls ``AGAIN`` where another transaction holds one of them.
         """
         ...
 

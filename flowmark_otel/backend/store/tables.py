@@ -74,7 +74,7 @@ class Statements:
             occurrences,
             ("run", "operation", "group_id"),
             ("t.run", "t.operation", "t.group_id"),
-            tail="AND t.number = (SELECT min(m.number) FROM occurrences AS m"
+            also="t.number = (SELECT min(m.number) FROM occurrences AS m"
             " WHERE m.run = given.run AND m.operation = given.operation"
             " AND m.group_id = given.group_id)",
         )

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 
 from flowmark_otel.backend.batch import Claim, Prepared, Verdict
 from flowmark_otel.backend.holding import Group
 from flowmark_otel.backend.judge import Judge
 from flowmark_otel.backend.known import Known, Occurrence, Run
-from flowmark_otel.backend.store import counters, rejections
+from flowmark_otel.backend.store import counters, rejections, schema
 from flowmark_otel.backend.store.database import Database, Driver, Row, driver_of
 from flowmark_otel.backend.store.holdings import Holdings
 from flowmark_otel.backend.store.senders import Senders
@@ -27,7 +27,8 @@ class Transactions:
     Everything that is judged within a run is guarded by the claim on it, so the order is: claim
     the runs, sorted; learn the senders, sorted; read; judge; write runs, events sorted by their
     ids, occurrences, rejections. Two transactions that claimed different runs can still meet at a
-    sender or an event id: then one waits for the other there, finds the row taken and runs again.
+    sender or an event id: then one waits for the other there, finds the row taken and runs again,
+    this time claiming also the runs of the event ids that it met.
     """
 
     def __init__(self, database: Database, statements: Statements, holdings: Holdings) -> None:
@@ -88,7 +89,9 @@ class Transactions:
             for scope, ours in claims.items()
             for claim in ours
         }
-        made = self._database.claim(connection, list(named.values()), received_at)
+        driver = driver_of(connection)
+        also = self._met(connection, claims) if again else ()
+        made = self._database.claim(connection, list(named.values()), received_at, also=also)
         self._senders.load(
             connection,
             {(request.project_id, one) for request in requests for one in request.senders},
@@ -98,7 +101,6 @@ class Transactions:
             self._database.event_ids(connection, sum(map(len, claims.values()))),
             self._database.run_ids(connection),
         )
-        driver = driver_of(connection)
         keys = [(key,) for key in named]
         for row in self._statements.runs.run(driver, keys):
             run = _run(row)
@@ -113,7 +115,24 @@ class Transactions:
             older = [claim for claim in ours if claim.run_key not in made] if made else ours
             self._load_events(driver, known, scope, ours if again else older)
             self._load_operations(driver, known, older)
+        # What is refused for an event id of another run is a contradiction in that run as well.
+        claimed = {run.id for run in known.runs.values()}
+        foreign = {event[0] for event in known.events.values()} - claimed
+        if foreign:
+            self._database.hold(connection, sorted(foreign))
         return known
+
+    def _met(
+        self, connection: Connection, claims: Mapping[tuple[int, str], list[Claim]]
+    ) -> list[bytes]:
+        """The keys of the runs that have an event id of what arrives, as far as they are known."""
+        known = Known()
+        for scope, ours in claims.items():
+            self._load_events(driver_of(connection), known, scope, ours)
+        ids = {event[0] for event in known.events.values()}
+        columns = schema.runs.c
+        found = connection.execute(select(columns.key).where(columns.id.in_(ids)))
+        return list(found.scalars())
 
     def _load_events(
         self, driver: Driver, known: Known, scope: tuple[int, str], claims: list[Claim]

@@ -40,6 +40,8 @@ _CLAIM: Final = (
     " ON CONFLICT (key) DO NOTHING RETURNING key"
 )
 _LOCK: Final = "SELECT key FROM runs WHERE key = ANY(%b) ORDER BY key FOR UPDATE"
+_HOLD: Final = "SELECT 1 FROM runs WHERE id = ANY(%b) FOR UPDATE SKIP LOCKED"
+_THERE: Final = "SELECT 1 FROM runs WHERE id = ANY(%b)"
 _UNCLAIM: Final = "DELETE FROM runs WHERE key = ANY(%b)"
 _EVENT_IDS: Final = "SELECT nextval('events_id_seq') FROM generate_series(1, %b::int)"
 _LOCK_REJECTIONS: Final = (
@@ -49,6 +51,10 @@ _LOCK_REJECTIONS: Final = (
 
 class RunGone(psycopg.errors.SerializationFailure):
     """A run was deleted between being found and being held; another try makes it anew."""
+
+
+class RunHeld(psycopg.errors.SerializationFailure):
+    """A run that a conflict concerns is held by another transaction; the next try claims it."""
 
 
 class PostgresqlDatabase:
@@ -144,7 +150,14 @@ class PostgresqlDatabase:
         del connection
         return iter(())
 
-    def claim(self, connection: Connection, claims: Sequence[Row], received_at: int) -> set[bytes]:
+    def claim(
+        self,
+        connection: Connection,
+        claims: Sequence[Row],
+        received_at: int,
+        *,
+        also: Sequence[bytes] = (),
+    ) -> set[bytes]:
         """Make the rows of new runs, then lock those that were there."""
         if not claims:
             return set()
@@ -154,9 +167,18 @@ class PostgresqlDatabase:
             cursor.execute(_CLAIM, [received_at, received_at, *given])
             made = {row[0] for row in cursor.fetchall()}
             others = [row[0] for row in claims if row[0] not in made]
-            if others and len(cursor.execute(_LOCK, [others]).fetchall()) != len(others):
-                raise RunGone
+            if others or also:
+                locked = cursor.execute(_LOCK, [[*others, *also]]).fetchall()
+                if not {row[0] for row in locked}.issuperset(others):
+                    raise RunGone
         return made
+
+    def hold(self, connection: Connection, runs: Sequence[int]) -> None:
+        """Lock the rows that nobody holds; to wait here could be to wait in a circle."""
+        driver: psycopg.Connection = driver_of(connection)
+        there, held = (driver.execute(one, [list(runs)]).rowcount for one in (_THERE, _HOLD))
+        if held < there:
+            raise RunHeld
 
     def unclaim(self, connection: Connection, keys: Sequence[bytes]) -> None:
         """Nobody saw them yet."""

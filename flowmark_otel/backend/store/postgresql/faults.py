@@ -48,7 +48,7 @@ def fault_of(error: BaseException) -> Fault:
         return Fault.LOST if isinstance(cause, psycopg.OperationalError) else Fault.DEFECT
     if state.startswith(_LOST_CLASSES):
         return Fault.LOST
-    if isinstance(cause, (psycopg.DataError, psycopg.IntegrityError)):
+    if isinstance(cause, (psycopg.DataError, psycopg.IntegrityError, errors.SyntaxError)):
         return Fault.DEFECT
     return Fault.UNAVAILABLE
 

@@ -60,10 +60,11 @@ class Statements:
         columns: Sequence[str],
         *,
         fixed: Sequence[str] = (),
+        also: str = "",
         tail: str = "",
     ) -> Seek:
         """Rows by many keys a statement."""
-        return Seek(table, keys, columns, fixed=fixed, tail=tail)
+        return Seek(table, keys, columns, fixed=fixed, also=also, tail=tail)
 
 
 class Copy:
@@ -148,11 +149,13 @@ class Seek:
         columns: Sequence[str],
         *,
         fixed: Sequence[str] = (),
+        also: str = "",
         tail: str = "",
     ) -> None:
         self._width = len(keys)
         on = [f"t.{key} = given.{key}" for key in keys]
         on += [f"t.{name} = %b::{type_of(table, name)}" for name in fixed]
+        on += [also] * bool(also)
         self._text = (
             f"SELECT {', '.join(columns)}"  # noqa: S608  own names
             f" FROM unnest({', '.join(array(table, key) for key in keys)})"

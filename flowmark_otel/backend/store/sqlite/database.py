@@ -120,10 +120,20 @@ class SqliteDatabase:
         """From the last stored one on, or the last that a deleted run left rows of."""
         return _after(connection, schema.runs.c.id, schema.tombstones.c.run)
 
-    def claim(self, connection: Connection, claims: Sequence[Row], received_at: int) -> set[bytes]:
+    def claim(
+        self,
+        connection: Connection,
+        claims: Sequence[Row],
+        received_at: int,
+        *,
+        also: Sequence[bytes] = (),
+    ) -> set[bytes]:
         """Nothing: the transaction holds the lock of the file."""
-        del connection, claims, received_at
+        del connection, claims, received_at, also
         return set()
+
+    def hold(self, connection: Connection, runs: Sequence[int]) -> None:
+        """Nothing: the transaction holds the lock of the file."""
 
     def unclaim(self, connection: Connection, keys: Sequence[bytes]) -> None:
         """Nothing, since ``claim`` makes nothing."""

@@ -48,10 +48,11 @@ class Statements:
         columns: Sequence[str],
         *,
         fixed: Sequence[str] = (),
+        also: str = "",
         tail: str = "",
     ) -> Seek:
         """Rows by many keys a statement."""
-        return Seek(table, keys, columns, fixed=fixed, tail=tail)
+        return Seek(table, keys, columns, fixed=fixed, also=also, tail=tail)
 
 
 class Insert:
@@ -132,9 +133,11 @@ class Seek:
         columns: Sequence[str],
         *,
         fixed: Sequence[str] = (),
+        also: str = "",
         tail: str = "",
     ) -> None:
         on = [f"t.{key} = given.{key}" for key in keys] + [f"t.{name} = ?" for name in fixed]
+        on += [also] * bool(also)
         self._head = f"WITH given ({', '.join(keys)}) AS (VALUES "
         self._tail = (
             f") SELECT {', '.join(columns)} FROM given CROSS JOIN {table.name} AS t"  # noqa: S608  own names
