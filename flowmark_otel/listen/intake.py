@@ -31,6 +31,7 @@ from flowmark_otel.wire.inflate import gunzip
 from flowmark_otel.wire.outcome import ANSWERS, Answer, outcome_of
 
 MAX_REQUEST_BYTES: Final = 64 * 1024 * 1024
+READ_SECONDS: Final = 60.0
 MAX_STATUS_IDS: Final = 1000
 MAX_STATUS_BYTES: Final = 4 * 1024 * 1024
 
@@ -61,7 +62,7 @@ class Intake:
 
     accepting: Accepting
     max_request_bytes: int = MAX_REQUEST_BYTES
-    read_timeout: float = 60.0
+    read_timeout: float = READ_SECONDS
     judge_timeout: float = 120.0
     admission: Admission = field(default_factory=lambda: Admission(after_large=give_back_soon))
     reads: Reads = field(default_factory=Reads)
