@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from flowmark_otel.commands.sniff import LOGS, TRACES, count_items, signals_by_likelihood
-from flowmark_otel.errors import Unparsable
+from flowmark_otel.errors import TooLarge, Unparsable
 from flowmark_otel.wire.decode import Request, decode_logs, decode_traces
 
 JSON: Final = "json"
@@ -40,7 +40,7 @@ class Captured(NamedTuple):
         return f"{self.path}:{self.line}" if self.line else self.path
 
     def decode(self) -> Request:
-        """The request's items; raises Unparsable."""
+        """The request's items; raises Unparsable, TooLarge."""
         decode = decode_logs if self.signal == LOGS else decode_traces
         return decode(self.body, self.encoding)
 
@@ -119,6 +119,8 @@ def _protobuf(path: Path) -> Captured:
         found = Captured(str(path), 0, signal, PROTOBUF, body)
         try:
             found.decode()
+        except TooLarge:
+            return found  # whoever decodes it says so
         except Unparsable as error:
             fault = fault or f"is neither JSON nor an OTLP protobuf request ({error})"
         else:

@@ -14,7 +14,7 @@ from flowmark_otel.backend.judge import Judge
 from flowmark_otel.backend.known import Known
 from flowmark_otel.commands.files import Captured, items_in
 from flowmark_otel.commands.wording import UNREADABLE, would_be_of_record, would_be_of_span
-from flowmark_otel.errors import Unparsable
+from flowmark_otel.errors import TooLarge, Unparsable
 from flowmark_otel.fold import fold_log, fold_span
 from flowmark_otel.model import Envelope, LogRecord, Refused, Rejection, Sender, Span
 from flowmark_otel.validate import RULES, rule_of, unknown_keys
@@ -138,7 +138,7 @@ def _read(requests: Iterable[Captured], report: Report) -> Iterator[_Read]:
             continue
         try:
             decoded = request.decode()
-        except Unparsable as error:
+        except (TooLarge, Unparsable) as error:
             report.faults.append(Note(request.place, -1, "", str(error)))
             continue
         report.items += decoded.items or items_in(request)

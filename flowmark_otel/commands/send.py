@@ -27,7 +27,7 @@ from flowmark_otel.commands.receipts import (
 )
 from flowmark_otel.commands.remote import Backend, remote
 from flowmark_otel.dashboard.words import several
-from flowmark_otel.errors import Unavailable, Unparsable
+from flowmark_otel.errors import TooLarge, Unavailable, Unparsable
 
 _CONTENT_TYPES: Final = {"json": "application/json", "protobuf": "application/x-protobuf"}
 _STOPS: Final = frozenset({names.REASON_UNAVAILABLE, names.REASON_UNAUTHORIZED})
@@ -87,7 +87,7 @@ def _post(request: Captured, backend: Backend) -> Judgement:
         return Judgement(reason="not_sent", detail=request.fault) if request.fault else Judgement()
     try:
         expected = expected_of(request.decode())
-    except Unparsable:
+    except (TooLarge, Unparsable):
         expected = Expected(0, opts_in=False)  # the backend says what is wrong
     try:
         answer = backend.post(

@@ -114,7 +114,7 @@ def body_refused(
 
 
 def events_of(path: str, encoding: str, body: bytes) -> Iterator[Event]:
-    """The events that the backend would make of a request. Raises Unparsable."""
+    """The events that the backend would make of a request. Raises Unparsable, TooLarge."""
     reading = decode.decode_traces if path == TRACES else decode.decode_logs
     for position, _, record in reading(body, encoding).marked:
         for event in _folded(record):

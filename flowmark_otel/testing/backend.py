@@ -14,7 +14,7 @@ from typing import Final
 from flowmark_otel import names
 from flowmark_otel.clock import Clock, SystemClock
 from flowmark_otel.deliver.transport import Answer, EventStatus, NoAnswer
-from flowmark_otel.errors import Unparsable
+from flowmark_otel.errors import RequestError
 from flowmark_otel.fold import digest, fold_log
 from flowmark_otel.fold.rows import Accepted, Conflicting, integer, text
 from flowmark_otel.model import Envelope, LogRecord, Receipt, Refused, Rejection, Span
@@ -95,8 +95,8 @@ class InMemoryBackend:
             return Answer(HTTPStatus.OK, b"{}" if encoding == receipt.JSON else b"", headers)
         try:
             request = decode_logs(body, encoding)
-        except Unparsable as error:
-            row = outcome.ANSWERS[outcome.UNPARSABLE]
+        except RequestError as error:
+            row = outcome.ANSWERS[outcome.outcome_of(error)]
             return Answer(row.http, encode_status(row.grpc, str(error), encoding), headers)
         with self._lock:
             taken = [

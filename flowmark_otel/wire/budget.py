@@ -12,8 +12,11 @@ from typing import Final
 from flowmark_otel.errors import TooLarge, Unparsable
 
 MAX_ITEMS: Final = 65_536
-"""Spans or log records of a request, the groups that hold them, and the span events among them
-that are read (exceptions and observed attempts)."""
+"""Spans or log records of a request, the groups that hold them, and exceptions of annotated
+spans."""
+MAX_ANNOTATED: Final = 16_384
+"""Spans or log records that carry a key of ours, and observed attempts in them: each becomes one
+or two events of some kilobytes."""
 MAX_FIELDS: Final = 1 << 20
 """Fields of the items and events that are looked at: attributes, events and links above all."""
 MAX_ITEM_FIELDS: Final = 131_072
@@ -48,18 +51,26 @@ class OverBudgetError(Exception):
 class Budget:
     """What is left of one request's budgets."""
 
-    __slots__ = ("_fields", "_frame", "_items")
+    __slots__ = ("_annotated", "_fields", "_frame", "_items")
 
     def __init__(self) -> None:
         self._items = MAX_ITEMS
+        self._annotated = MAX_ANNOTATED
         self._fields = MAX_FIELDS
         self._frame = MAX_FRAME_FIELDS
 
     def items(self, count: int) -> None:
-        """Take items, groups or read events. Raises TooLarge."""
+        """Take items, groups or exceptions. Raises TooLarge."""
         self._items -= count
         if self._items < 0:
             msg = f"the request has more than {MAX_ITEMS} spans or log records with their groups"
+            raise TooLarge(msg)
+
+    def annotated(self) -> None:
+        """Take one annotated item or observed attempt. Raises TooLarge."""
+        self._annotated -= 1
+        if self._annotated < 0:
+            msg = f"the request has more than {MAX_ANNOTATED} annotated spans or log records"
             raise TooLarge(msg)
 
     def frame(self) -> None:

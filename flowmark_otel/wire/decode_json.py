@@ -73,6 +73,7 @@ def decode(body: bytes, shape: Names) -> Decoded:
             budget.items(1 + len(items))
             for item in items:
                 if _is_marked(item):
+                    budget.annotated()
                     if resource is None:
                         resource = _resource(group)
                     record = _record(item, resource, shape, budget)
@@ -192,7 +193,10 @@ def _events(item: dict[str, Any], budget: Budget) -> list[SpanEvent]:
     found = []
     for event in events:
         if isinstance(event, dict) and (name := event.get("name")) in _READ_EVENTS:
-            budget.items(1)
+            if name == names.ATTEMPT_OBSERVED:
+                budget.annotated()
+            else:
+                budget.items(1)
             budget.fields(_length(event.get("attributes")))
             attributes = _attributes(event, "attributes", all_=True)
             found.append(SpanEvent(name, _unsigned(event, "timeUnixNano"), attributes))

@@ -14,7 +14,8 @@ from flowmark_otel.wire import shallow
 from flowmark_otel.wire.budget import PLAIN, Budget, OverBudgetError
 from flowmark_otel.wire.scan import MARK
 
-_READ_EVENTS: Final = (names.EXCEPTION_EVENT.encode(), names.ATTEMPT_OBSERVED.encode())
+_OBSERVED: Final = names.ATTEMPT_OBSERVED.encode()
+_READ_EVENTS: Final = (names.EXCEPTION_EVENT.encode(), _OBSERVED)
 _ERROR_TYPE: Final = names.ERROR_TYPE.encode()[: len(MARK)]
 _UNDECODABLE: Final = "the item cannot be decoded; its bytes are no valid protobuf message"
 _OVER_BUDGET: Final = Refused(names.INVALID, str(OverBudgetError()))
@@ -86,7 +87,10 @@ class Decoder:
         for raw in events:
             event = shallow.SpanEvent.FromString(raw)
             if event.name in _READ_EVENTS:
-                self._budget.items(1)
+                if event.name == _OBSERVED:
+                    self._budget.annotated()
+                else:
+                    self._budget.items(1)
                 self._budget.fields(len(event.attributes))
                 attributes = dict(map(_pair, event.attributes))
                 found.append(SpanEvent(_text(event.name), event.time_unix_nano, attributes))

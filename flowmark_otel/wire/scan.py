@@ -74,6 +74,7 @@ def _scan_groups(body: bytes) -> Scanned:
                 if 0 <= next_mark < item_start:
                     next_mark = find(MARK, item_start, scope_end)
                 if item_start <= next_mark < item_end:
+                    budget.annotated()
                     if resource is None:
                         resource = _resource(body, start, end, budget)
                     item = slice(item_start, item_end) if fits else None

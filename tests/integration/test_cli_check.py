@@ -13,8 +13,10 @@ from click.testing import CliRunner, Result
 from flowmark_otel.commands.root import root
 from flowmark_otel.fold import fold_span
 from flowmark_otel.model import Envelope
+from flowmark_otel.wire import budget
 from flowmark_otel.wire.decode import decode_traces
 from flowmark_otel.wire.encode import encode_logs
+from tests.support import bombs
 from tests.support.payloads import Json, as_json, as_protobuf, attributes, request, span
 
 TRY: Mapping[str, object] = {
@@ -247,3 +249,13 @@ def test_control_characters_are_escaped(tmp_path: Path) -> None:
     assert "\x1b" not in line
     assert "\u202e" not in line
     assert "\\x1b[31m\\u202eb\\n" in line
+
+
+@pytest.mark.parametrize("count", [budget.MAX_ANNOTATED, budget.MAX_ANNOTATED + 1])
+def test_what_a_backend_finds_too_large_is_said(tmp_path: Path, count: int) -> None:
+    """E5: a request over a budget of the backend is a fault that the linter names, no crash."""
+    path = write(tmp_path, "large.pb", bombs.request(bombs.TINY_SPAN * count))
+    done = check(path)
+    assert done.exit_code == 1
+    said = f"more than {budget.MAX_ANNOTATED} annotated"
+    assert (said in " ".join(done.stdout.split())) == (count > budget.MAX_ANNOTATED)

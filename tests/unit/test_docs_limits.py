@@ -20,6 +20,7 @@ BOUNDS = dict(grpc.BOUNDS)
     [
         f"`--max-request-bytes`, {intake.MAX_REQUEST_BYTES // MIB} MiB",
         f"{budget.MAX_ITEMS:,} | spans or log records",
+        f"{budget.MAX_ANNOTATED:,} | annotated ones",
         f"{budget.MAX_FIELDS:,} | attributes, events and links of annotated items",
         f"any item over {budget.PLAIN // 1024} KiB",
         f"{budget.MAX_FRAME_FIELDS:,} | other fields",

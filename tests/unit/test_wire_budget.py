@@ -61,6 +61,29 @@ def test_the_budget_of_items_is_exact(spare: int) -> None:
             assert decode_traces(body, encoding).items == count
 
 
+@pytest.mark.parametrize("spare", [0, -1])
+def test_the_budget_of_annotated_items_is_exact(spare: int) -> None:
+    """Fault row 17: annotated items and their read events pass up to the budget, and no further."""
+    pair = {"key": names.ATTEMPT_GROUP_ID, "value": {"stringValue": "g"}}
+    event = {"name": names.ATTEMPT_OBSERVED}
+    for each, as_json in (
+        (bombs.TINY_SPAN, {"attributes": [pair]}),
+        (bombs.annotated(bombs.OBSERVED), {"attributes": [pair], "events": [event]}),
+    ):
+        taken = 2 if "events" in as_json else 1
+        count = budget.MAX_ANNOTATED // taken - spare
+        document: Any = {"resourceSpans": [{"scopeSpans": [{"spans": [as_json] * count}]}]}
+        for body, encoding in (
+            (bombs.request(each * count), "protobuf"),
+            (json.dumps(document).encode(), "json"),
+        ):
+            if spare:
+                with pytest.raises(TooLarge, match=str(budget.MAX_ANNOTATED)):
+                    decode_traces(body, encoding)
+            else:
+                assert len(decode_traces(body, encoding).marked) == count
+
+
 @pytest.mark.parametrize("size", [1, 40_000])
 def test_fields_beside_items_are_counted(size: int) -> None:
     """Fault row 17: what is unknown is skipped, but not without end, wherever it stands."""
