@@ -46,9 +46,10 @@ def test_only_marked_spans_are_parsed_and_keep_their_position() -> None:
     assert record.failed
 
 
-def test_nothing_marked_costs_no_walk() -> None:
-    """A21: a request without our keys is recognised by its bytes alone."""
-    assert scan(traces_protobuf([PLAIN] * 3)).marked == []
+def test_nothing_marked_is_never_parsed() -> None:
+    """A21: items without our keys are counted, and recognised by their bytes alone."""
+    found = scan(traces_protobuf([PLAIN] * 3))
+    assert (found.items, found.marked) == (3, [])
 
 
 @pytest.mark.parametrize("cut", range(1, len(traces_protobuf([MARKED]))))
