@@ -106,6 +106,7 @@ class Acceptor:
             self._meter.body(-len(body))
         if read.over:
             verdict = _with_limited(verdict, read.over)
+            self._meter.limited(len(read.over))
         return self._reply(signal, encoding, verdict, bare=read.bare)
 
     async def _stored(self, read: _Read) -> Verdict:

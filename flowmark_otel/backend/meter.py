@@ -27,6 +27,10 @@ class Meter(Protocol):
         """Events that were submitted and not acknowledged; their sender has them still."""
         ...
 
+    def limited(self, events: int) -> None:
+        """Events over the quota of a browser key, which never reach the store."""
+        ...
+
     def unavailable(self, error: Unavailable) -> None:
         """A request that the store could not take now."""
         ...
@@ -45,6 +49,9 @@ class Unmetered:
         """Nothing."""
 
     def unacknowledged(self, events: int) -> None:
+        """Nothing."""
+
+    def limited(self, events: int) -> None:
         """Nothing."""
 
     def unavailable(self, error: Unavailable) -> None:

@@ -76,6 +76,10 @@ class Instruments(Watch):
             self._events.labels(rejection.code, names.REASON_REJECTED).inc()
         super().judged(verdict, seconds)
 
+    def limited(self, events: int) -> None:
+        """Events over the quota of a browser key."""
+        self._events.labels(names.LIMIT, names.REASON_REJECTED).inc(events)
+
     def unacknowledged(self, events: int) -> None:
         """Events that were submitted and not acknowledged."""
         self._events.labels(names.UNACKNOWLEDGED, names.REASON_UNAVAILABLE).inc(events)

@@ -179,7 +179,7 @@ def test_a_taken_metrics_address_is_named(fleet: Fleet, tmp_path: Path) -> None:
 
 def test_the_log_is_empty_when_nothing_is_wrong(tmp_path: Path) -> None:
     """D5: quiet by default: requests good and bad, garbage and disconnects write no line."""
-    with Fleet(tmp_path / "s.db") as fleet:
+    with Fleet(tmp_path / "s.db", errors=tmp_path / "log") as fleet:
         key = fleet.keys[0]
         assert post(fleet, traces_protobuf(batch(random.Random(1)))) == 200
         assert post(fleet, b"\xff") == 400

@@ -32,6 +32,7 @@ from tests.integration.test_serve_killed import (
 )
 from tests.support.fleet import Fleet, alive, children, until
 from tests.support.otlp import traces_protobuf
+from tests.support.postgres import Cluster
 from tests.support.serving import run_cli
 
 PROTOBUF = TYPE["content-type"]
@@ -268,3 +269,27 @@ def test_workers_that_cannot_start_are_tried_again_ever_less_eagerly(tmp_path: P
         (tmp_path / "away.db").rename(store)
         until(lambda: fleet.said("worker_replaced"))
         assert fleet.asked("/readyz").text == "ready\n"
+
+
+@pytest.mark.needs("psql")
+def test_workers_on_postgresql_answer_alike(postgres: Cluster) -> None:
+    """D5: one set of keys, one judgement and one session, on a database too; ready and measured."""
+    with Fleet(postgres.database(), "--workers", "2") as fleet:
+        assert len(fleet.keys) == 2
+        body = traces_protobuf(batch(random.Random(1)))
+        with ThreadPoolExecutor(4) as pool:
+            answers = list(pool.map(lambda _: post(fleet, body), range(20)))
+        found = [receipt.decode(answer.content, "protobuf") for answer in answers]
+        assert sum(each.stored for each in found) == 2 * SPANS
+        assert {each.stored + each.duplicate for each in found} == {2 * SPANS}
+        with requests.Session() as browser:
+            form = {"key": fleet.keys[1]}
+            browser.post(f"{fleet.endpoint}/login", form, headers=HERE, timeout=30)
+            assert {_page(fleet.endpoint, dict(browser.cookies)) for _ in range(8)} == {200}
+        page = fleet.samples()
+        assert page[EVENTS, ("", "stored")] == 2 * SPANS
+        assert page["flowmark_store_size_bytes", ()] > 0
+        assert fleet.asked("/readyz", metrics=True).text == "ready\n"
+        assert list(fleet.log()) == []
+    with Fleet(fleet.url, "--workers", "2") as again:
+        assert again.keys == []

@@ -13,6 +13,7 @@ import requests
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.serving import Serving
+from tests.support.urls import Place
 
 Found = TypeVar("Found")
 
@@ -51,7 +52,7 @@ class Fleet(Serving):
 
     def __init__(
         self,
-        store: Path,
+        store: Place,
         *arguments: str,
         under: Sequence[str] = (),
         errors: Path | None = None,
