@@ -26,6 +26,7 @@ CALM_SECONDS: Final = 10.0
 
 _PROBED: Final = "probed_at"
 _DRAINING: Final = "the server is stopping"
+_LATE: Final = "the store did not answer in time"
 
 _log = logging.getLogger(__name__)
 
@@ -53,10 +54,10 @@ class Readiness:
         async with self._asking:
             now = self._clock.monotonic()
             if self._asked_at is None or now - self._asked_at >= REMEMBERED_SECONDS:
-                self._reason = await self._probe()
+                self._reason, detail = await self._probe()
                 self._asked_at = self._clock.monotonic()
                 if self._reason:
-                    self.failed(self._reason)
+                    self.failed(detail)
                 else:
                     self.succeeded()
             return self._reason
@@ -82,16 +83,19 @@ class Readiness:
             self._failed_at = None
             say(_log, logging.WARNING, "store_available")
 
-    async def _probe(self) -> str:
+    async def _probe(self) -> tuple[str, str]:
+        """What anybody may be told, and what the log is: a database names its host and user."""
+        reason = "the store cannot be read"
         try:
             await asyncio.to_thread(self._read)
+            reason = "the store cannot be written"
             written = asyncio.wrap_future(self._store.write(self._write))
             await asyncio.wait_for(written, PROBE_SECONDS)
         except Unavailable as error:
-            return str(error)
+            return reason, str(error)
         except asyncio.TimeoutError:
-            return "the store did not answer in time"
-        return ""
+            return _LATE, _LATE
+        return "", ""
 
     def _read(self) -> None:
         with snapshot(self._store.engine) as connection:
