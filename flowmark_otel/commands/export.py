@@ -1,4 +1,4 @@
-"""``export``: the evidence of a store, one JSON line an event, in order of arrival."""
+"""``export``: the evidence of a store, a line an event, in order of arrival."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flowmark_otel.backend.store import schema
 from flowmark_otel.backend.store.reading import snapshot
 from flowmark_otel.backend.times import unwrap_time
 from flowmark_otel.backend.views import rfc3339
-from flowmark_otel.commands import moments
+from flowmark_otel.commands import cells, moments
 from flowmark_otel.commands.database import database, existing
 from flowmark_otel.commands.sources import project_of
 from flowmark_otel.fold import digest
@@ -46,22 +46,37 @@ Found = tuple[int, dict[str, object]]
 @database
 @click.option("--since", type=moments.since, metavar="WHEN", help="Received since: 12h, a date.")
 @click.option("--project", metavar="NAME", help="Of this project alone; default all.")
-@click.option("--format", "form", type=click.Choice(["jsonl"]), default="jsonl", show_default=True)
+@click.option(
+    "--format", "form", type=click.Choice(["jsonl", "csv"]), default="jsonl", show_default=True
+)
 def command(db: str | None, since: int | None, project: str | None, form: str) -> None:
     """Write all evidence to standard output: stored events, and rejected ones with their reason.
 
-    Reads the store itself; serve may run meanwhile. What arrives after the start is left out.
+    Reads the store itself; serve may run meanwhile. What arrives after the start is left out. In
+    CSV, attributes are JSON in one cell, and a cell that a spreadsheet would take for a formula
+    begins with an apostrophe.
     """
-    del form  # one so far
     with existing(db) as store:
         if project is not None:
             project_of(store, project)
-        for _, document in heapq.merge(
-            _stored(store.engine, since, project),
-            _rejected(store.engine, since, project),
-            key=lambda found: found[0],
-        ):
-            click.echo(json.dumps(document, separators=(",", ":")))
+        documents = (
+            document
+            for _, document in heapq.merge(
+                _stored(store.engine, since, project),
+                _rejected(store.engine, since, project),
+                key=lambda found: found[0],
+            )
+        )
+        for line in _FORMS[form](documents):
+            click.echo(line)
+
+
+def _json_lines(documents: Iterator[dict[str, object]]) -> Iterator[str]:
+    for document in documents:
+        yield json.dumps(document, separators=(",", ":"))
+
+
+_FORMS: Final = {"jsonl": _json_lines, "csv": cells.csv_lines}
 
 
 def _stored(engine: Engine, since: int | None, project: str | None) -> Iterator[Found]:

@@ -50,7 +50,8 @@ def get(backend: Running, path: str) -> requests.Response:
     [
         *("/api/v1/runs", f"/api/v1/runs/{KEY}", f"/api/v1/runs/{KEY}/operations"),
         *(f"/api/v1/runs/{KEY}/attempts", f"/api/v1/runs/{KEY}/events"),
-        *("/api/v1/operations", f"/api/v1/trace/{KEY}"),
+        *("/api/v1/operations", f"/api/v1/trace/{KEY}", "/api/v1/overview"),
+        *("/api/v1/evidence", "/api/v1/ingest"),
         *("/runs.json", f"/runs/{KEY}.json", f"/runs/{KEY}/attempts.json"),
         *(f"/runs/{KEY}/operations.json", f"/runs/{KEY}/events.json"),
     ],

@@ -16,6 +16,7 @@ READ_SECONDS: Final = 10.0
 """How long one answer may read."""
 
 _TOO_LONG: Final = "reading took too long; ask for a shorter time or fewer at once"
+_ENDED: Final = ("interrupted", "canceling statement due to statement timeout")
 _CHECKED_EVERY: Final = 20_000  # steps of SQLite's machine: well below a millisecond each
 
 
@@ -61,5 +62,5 @@ def said(error: Exception) -> str:
     """What the database says of a fault, without what its wrappers say of themselves."""
     if isinstance(error, PoolExhausted):
         return "all connections are in use"
-    text_ = str(error.orig if isinstance(error, DBAPIError) else error)
-    return _TOO_LONG if text_ == "interrupted" else text_
+    told = str(error.orig if isinstance(error, DBAPIError) else error)
+    return _TOO_LONG if told.startswith(_ENDED) else told
