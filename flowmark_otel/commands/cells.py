@@ -16,6 +16,7 @@ COLUMNS: Final = (
 )
 """The columns, in order; what is said of the sender stands among them."""
 
+_END: Final = "\r\n"
 # The last four are the wide forms, which a spreadsheet may read as the others.
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
@@ -44,5 +45,5 @@ def cell(value: object) -> str:
 
 def _line(cells: Iterable[str]) -> str:
     out = io.StringIO()
-    csv.writer(out, lineterminator="").writerow(cells)
-    return out.getvalue()
+    csv.writer(out, lineterminator=_END).writerow(cells)  # it quotes what ends a line here
+    return out.getvalue().removesuffix(_END)

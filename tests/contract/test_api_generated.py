@@ -74,7 +74,7 @@ def test_every_answer_is_one_of_the_document(
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
-    def ask(case: Case) -> None:
+    def ask(case: Case[Any]) -> None:
         authorization = {"authorization": documented.api.running.read}
         case.call_and_validate(headers=authorization, checks=CHECKS)
 

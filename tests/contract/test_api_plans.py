@@ -5,18 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import event, update
 
 from flowmark_otel import names
 from flowmark_otel.backend.read import RunFilters
+from flowmark_otel.backend.store import schema
+from flowmark_otel.backend.summary.worker import fold_all
 from flowmark_otel.fold import fold_span
 from flowmark_otel.model import Refused, SpanEvent
 from tests.support.history import Ingested, attempt, ingested, operation_of, run_of, span
 
-_SCAN = re.compile(r"\bSCAN (?:events|occurrences|runs|rejections|other|higher|target)\b")
+_TABLES = (
+    *("events", "occurrences", "runs", "rejections", "other", "higher", "target", "summaries"),
+    *("postings", "terms", "rollups", "rollup_values"),
+)
+_SCAN = re.compile(rf"\bSCAN (?:{'|'.join(_TABLES)})\b")
 _WHOLE_PROJECT = re.compile(r"\((?:project_id=\?)(?: AND origin=\?)?\)")
 
 Plans = Callable[[Callable[[], object]], list[str]]
@@ -98,22 +104,50 @@ def test_runs_by_name_are_looked_up(store: Ingested, plans: Plans, filters: RunF
     assert not [line for line in found if _SCAN.search(line) or _WHOLE_PROJECT.search(line)]
 
 
-@pytest.mark.parametrize(
-    "filters",
-    [
-        RunFilters(verdict="failed"),
-        RunFilters(verdict="undetermined"),
-        RunFilters(problem="gap"),
-        RunFilters(problem="unresolved"),
-        RunFilters(problem="open", error_code="x", min_attempts=2, has_retries=True),
-    ],
+# Beside what a question is about, a list may walk its own order and the runs that are stale.
+_WALKS = re.compile(r"USING (?:COVERING )?INDEX (?:runs_by_arrival|runs_stale) ")
+EVERY_FILTER = (
+    *(RunFilters(verdict=one) for one in get_args(names.Verdict)),
+    *(RunFilters(problem=one) for one in get_args(names.Problem)),
+    *(RunFilters(status=one) for one in get_args(names.RunStatus)),
+    RunFilters(workflow="crm.sync"),
+    RunFilters(operation="load"),
+    RunFilters(error_code="x"),
+    RunFilters(has_retries=True),
+    RunFilters(min_attempts=2),
+    RunFilters(min_attempts=100),
+    RunFilters(origin="server"),
+    RunFilters(q="batch-42 push"),
+    RunFilters(q="crm", verdict="first_try", workflow="crm.sync", since=1, until=2**62),
+    RunFilters(problem="open", error_code="x", min_attempts=2, has_retries=True),
 )
-def test_filters_look_at_each_run_by_an_index(
-    store: Ingested, plans: Plans, filters: RunFilters
+
+
+@pytest.mark.parametrize("filters", EVERY_FILTER, ids=str)
+@pytest.mark.parametrize("what", ["summarised", "stale"])
+def test_filters_find_their_runs_by_an_index(
+    store: Ingested, plans: Plans, filters: RunFilters, what: str
 ) -> None:
-    """D5: what a filter asks of a run is answered from the run's own rows."""
+    """D5: each filter, alone or with others, is answered from an index of what it asks for."""
+    stale = int(what == "stale")
+    if not stale:
+        fold_all(store.store)
+    store.store.write(
+        lambda connection: connection.execute(update(schema.runs).values(stale=stale))
+    ).result()
     found = plans(lambda: store.reader.runs(1, filters))
     assert not [line for line in found if _SCAN.search(line)]
+    assert not [line for line in found if _WHOLE_PROJECT.search(line) and not _WALKS.search(line)]
+
+
+@pytest.mark.parametrize("what", ["overview", "operation_statistics", "evidence"])
+def test_figures_read_no_run_that_is_summarised(store: Ingested, plans: Plans, what: str) -> None:
+    """D5: figures come from sums; of runs only those that are stale or not known are read."""
+    fold_all(store.store)
+    found = plans(lambda: getattr(store.reader, what)(1))
+    assert not [line for line in found if _SCAN.search(line)]
+    walked = [line for line in found if re.search(r"SEARCH runs .*\(project_id=\?", line)]
+    assert not [line for line in walked if "runs_stale" not in line]
 
 
 def test_a_long_run_reads_alike_in_a_large_store(tmp_path: Path) -> None:

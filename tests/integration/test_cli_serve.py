@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import socket
@@ -247,6 +249,18 @@ def test_export_writes_every_event_once(serving: Serving, recorded: str) -> None
     refused = [line for line in lines if line["state"] == "rejected"]
     assert [line["code"] for line in refused] == ["invalid", "invalid"]
     assert "flowmark.attempt.number" in refused[0]["message"]
+
+
+def test_export_as_csv(serving: Serving, recorded: str) -> None:
+    """Security: the same events as CSV; cells that begin like a formula are made text."""
+    lines = invoke("export", "--db", serving.url).stdout.splitlines()
+    answer = invoke("export", "--db", serving.url, "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(answer.stdout, newline="")))
+    assert [row["event_id"] for row in rows] == [
+        json.loads(line)["event_id"] or "" for line in lines
+    ]
+    assert recorded in {row["run_id"] for row in rows}
+    assert json.loads(rows[0]["attributes"]) == json.loads(lines[0])["attributes"]
 
 
 def test_export_since_and_project(serving: Serving, recorded: str) -> None:
