@@ -200,6 +200,22 @@ DIAGNOSTIC_CODES: Final = (
     *(DIAGNOSTIC_SPOOL_FAILED, DIAGNOSTIC_SPOOL_DAMAGED),
 )
 
+# -- why an item is on the list of evidence (contract, section 5) ---------------------------------
+EVIDENCE_HIGHER_NUMBER: Final = "higher_number_known"
+"""A gap: a higher number is known and implies these."""
+EVIDENCE_NO_END: Final = "no_end"
+EVIDENCE_NOT_STORED: Final = "run_not_stored"
+"""A retry reference names a run of which nothing is stored."""
+EVIDENCE_EVENT_ID: Final = "event_id"
+"""A conflict: its event id was accepted with another payload."""
+EVIDENCE_OPERATION_ID: Final = "operation_id"
+"""A conflict: its operation id was accepted with another name or other attempt fields."""
+EVIDENCE_SECOND_END: Final = "second_end"
+EVIDENCE_PLACE: Final = "place"
+"""A conflict: this number of the group was accepted with another operation id."""
+
+EXPIRED: Final = "expired"
+"""A duplicate whose run is no longer kept (contract, section 4)."""
 STATE_REJECTED: Final = "rejected"
 STATE_UNKNOWN: Final = "unknown"
 
@@ -320,3 +336,17 @@ Kind: TypeAlias = Literal["reported", "observed"]
 Origin: TypeAlias = Literal["server", "browser"]
 EvidenceState: TypeAlias = Literal["stored", "rejected"]
 Problem: TypeAlias = Literal["gap", "open", "unresolved", "conflict", "rejected"]
+EvidenceReason: TypeAlias = Literal[
+    "higher_number_known",
+    "no_end",
+    "run_not_stored",
+    "event_id",
+    "operation_id",
+    "second_end",
+    "place",
+    "conflict",
+    "invalid",
+    "limit",
+]
+Counted: TypeAlias = Literal["stored", "duplicate", "rejected"]
+CountedReason: TypeAlias = Literal["expired", "conflict", "invalid", "limit"]

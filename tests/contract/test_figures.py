@@ -13,6 +13,7 @@ from flowmark_otel.backend.store import open_store
 from flowmark_otel.backend.summary import live
 from flowmark_otel.backend.summary.spans import DAY, MINUTE, SECOND
 from flowmark_otel.backend.summary.worker import Summariser, fold_all
+from flowmark_otel.backend.summary.writing import start_over
 from flowmark_otel.backend.views import EvidenceItem
 from flowmark_otel.errors import Unavailable
 from flowmark_otel.fold import fold_span
@@ -335,6 +336,20 @@ def test_reading_ends_in_time(store: Ingested) -> None:
     with pytest.raises(Unavailable, match="took too long"), reader._snapshot() as connection:
         connection.exec_driver_sql(endless)
     assert store.reader.runs(1).items == ()
+
+
+def test_summaries_are_made_again_from_the_evidence(store: Ingested) -> None:
+    """D5: all that is derived can be forgotten and made again, and reads the same meanwhile."""
+    store.send(span(1, attempt("g", 1), failed=True), span(2, attempt("g", 2)), span(3, run_of()))
+    fold_all(store.store)
+    before = store.reader.overview(1, 0, NOW + 1)
+    found = store.reader.runs(1, RunFilters(q="g crm")).items
+    store.store.write(start_over).result()
+    for _ in range(2):
+        assert store.reader.overview(1, 0, NOW + 1) == before
+        assert store.reader.runs(1, RunFilters(q="g crm")).items == found
+        fold_all(store.store)
+    assert found
 
 
 def test_summaries_are_kept_while_a_backend_serves(store: Ingested) -> None:

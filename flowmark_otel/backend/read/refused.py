@@ -14,11 +14,6 @@ from flowmark_otel.backend.store import schema
 from flowmark_otel.backend.views import EvidenceItem, Time
 from flowmark_otel.model import event_id
 
-SAME_EVENT_ID: Final = "event_id"
-SAME_OPERATION_ID: Final = "operation_id"
-SECOND_END: Final = "second_end"
-SAME_PLACE: Final = "place"
-
 _rejections = schema.rejections.c
 _runs = schema.runs.c
 _senders = schema.senders.c
@@ -79,7 +74,9 @@ def items_of(
     return [(row.id, _view("conflict", row, *_met(connection, row))) for row in rows]
 
 
-def _view(kind: names.Problem, row: DbRow, reason: str, met: Sequence[str]) -> EvidenceItem:
+def _view(
+    kind: names.Problem, row: DbRow, reason: names.EvidenceReason, met: Sequence[str]
+) -> EvidenceItem:
     own = [row.event_id] if row.event_id else []
     named = attempt_name(row.operation, row.group_id, row.number)
     about = f" for {named.rstrip(',')}" if row.run is not None else ""
@@ -98,7 +95,7 @@ def _view(kind: names.Problem, row: DbRow, reason: str, met: Sequence[str]) -> E
     )
 
 
-def _met(connection: Connection, row: DbRow) -> tuple[str, list[str]]:
+def _met(connection: Connection, row: DbRow) -> tuple[names.EvidenceReason, list[str]]:
     """What a conflict met, and the ids of the accepted events of it."""
     same = connection.execute(
         select(_events.id).where(
@@ -110,7 +107,7 @@ def _met(connection: Connection, row: DbRow) -> tuple[str, list[str]]:
         )
     ).first()
     if same is not None:
-        return SAME_EVENT_ID, []
+        return names.EVIDENCE_EVENT_ID, []
     known = connection.execute(
         select(_occurrences.start_event, _occurrences.end_event, _occurrences.fields).where(
             _occurrences.run == row.run, _occurrences.operation_id == row.operation_id
@@ -118,8 +115,8 @@ def _met(connection: Connection, row: DbRow) -> tuple[str, list[str]]:
     ).first()
     if known is not None:
         second = row.event in _ENDS and known.end_event is not None
-        reason = SECOND_END if second else SAME_OPERATION_ID
-        return reason, _ids(connection, known)
+        found = _ids(connection, known)
+        return (names.EVIDENCE_SECOND_END if second else names.EVIDENCE_OPERATION_ID), found
     place = connection.execute(
         select(_occurrences.start_event, _occurrences.end_event).where(
             _occurrences.run == row.run,
@@ -129,7 +126,7 @@ def _met(connection: Connection, row: DbRow) -> tuple[str, list[str]]:
             _occurrences.number == row.number,
         )
     ).first()
-    return SAME_PLACE, [] if place is None else _ids(connection, place)
+    return names.EVIDENCE_PLACE, [] if place is None else _ids(connection, place)
 
 
 def _ids(connection: Connection, known: DbRow) -> list[str]:

@@ -18,10 +18,6 @@ from flowmark_otel.backend.views import EvidenceItem, Time
 from flowmark_otel.fold.groups import gaps, place_of
 from flowmark_otel.model import event_id
 
-HIGHER_NUMBER: Final = "higher_number_known"
-NO_END: Final = "no_end"
-NOT_STORED: Final = "run_not_stored"
-
 _occurrences = schema.occurrences.c
 _events = schema.events.c
 _senders = schema.senders.c
@@ -46,7 +42,7 @@ class _Finding(NamedTuple):
     """An item before its evidence is read; ``events`` are ``events.id``."""
 
     run: DbRow
-    reason: str
+    reason: names.EvidenceReason
     operation: str | None
     group_id: str | None
     number: int | None
@@ -130,7 +126,7 @@ def _gaps(connection: Connection, project_id: int, runs: Sequence[DbRow]) -> Ite
             row = accepted.get(last + 1)
             yield _Finding(
                 by_id[run],
-                HIGHER_NUMBER,
+                names.EVIDENCE_HIGHER_NUMBER,
                 operation,
                 group_id,
                 first,
@@ -160,7 +156,7 @@ def _open(connection: Connection, project_id: int, runs: Sequence[DbRow]) -> Ite
         named = attempt_name(row.operation, row.group_id, row.number)
         yield _Finding(
             by_id[row.run],
-            NO_END,
+            names.EVIDENCE_NO_END,
             row.operation,
             row.group_id,
             row.number,
@@ -173,7 +169,7 @@ def _open(connection: Connection, project_id: int, runs: Sequence[DbRow]) -> Ite
         if run.status == "open":
             yield _Finding(
                 run,
-                NO_END,
+                names.EVIDENCE_NO_END,
                 None,
                 None,
                 None,
@@ -192,7 +188,7 @@ def _unresolved(
         named = f"{run.retry_of_workflow} {run.retry_of_run_id}"
         yield _Finding(
             run,
-            NOT_STORED,
+            names.EVIDENCE_NOT_STORED,
             None,
             None,
             None,

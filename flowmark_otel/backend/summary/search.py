@@ -19,6 +19,10 @@ _REMOVE: Final = {
     _SQLITE: text("INSERT INTO search (search, rowid, body) VALUES ('delete', :run, :body)"),
     "postgresql": text("DELETE FROM search WHERE run = :run"),
 }
+_CLEAR: Final = {
+    _SQLITE: text("INSERT INTO search (search) VALUES ('delete-all')"),
+    "postgresql": text("DELETE FROM search"),
+}
 _LATEST: Final = {
     _SQLITE: text(
         "SELECT rowid FROM search WHERE search MATCH :asked ORDER BY rowid DESC LIMIT :most"
@@ -51,6 +55,11 @@ def remove(connection: Connection, bodies: Sequence[tuple[int, str]]) -> None:
     rows = [{"run": run, "body": body} for run, body in bodies]
     if rows:
         connection.execute(_REMOVE[connection.dialect.name], rows)
+
+
+def clear(connection: Connection) -> None:
+    """Forget the words of all runs."""
+    connection.execute(_CLEAR[connection.dialect.name])
 
 
 def some(connection: Connection, phrases: Sequence[Sequence[str]], most: int) -> list[int]:

@@ -69,6 +69,21 @@ def forget(connection: Connection, runs: Sequence[int]) -> None:
         _mark_referrers(connection, [row.key for row in rows])
 
 
+def start_over(connection: Connection) -> None:
+    """Forget all that is kept, of every project; all runs are stale from then on."""
+    search.clear(connection)
+    for table in (
+        derived.summaries,
+        derived.postings,
+        derived.terms,
+        derived.rollups,
+        derived.rollup_values,
+        derived.series,
+    ):
+        connection.execute(delete(table))
+    connection.execute(update(schema.runs).values(stale=1))
+
+
 def _alone(connection: Connection) -> bool:
     """Whether no other process folds; where transactions that write come one by one, none does."""
     if connection.dialect.name != "postgresql":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from flowmark_otel.backend.views.json import Time
-from flowmark_otel.names import Origin, Problem
+from flowmark_otel.names import EvidenceReason, Origin, Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class EvidenceItem:
     """
 
     kind: Problem
-    reason: str
+    reason: EvidenceReason
     run: RunRefView | None
     operation: str | None
     group_id: str | None

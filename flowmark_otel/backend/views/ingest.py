@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from flowmark_otel.backend.views.json import Time
-from flowmark_otel.names import Origin
+from flowmark_otel.names import Counted, CountedReason, Origin
 
 
 @dataclass(frozen=True, slots=True)
 class EventCount:
     """Events of one project by what became of them, since the store was made.
 
-    ``state``: stored, duplicate, rejected; ``reason``: the code of a rejection, ``expired`` of a
-    duplicate whose run is no longer kept, else null.
+    ``reason``: the code of a rejection; ``expired`` of a duplicate whose run is no longer kept;
+    else null.
     """
 
     origin: Origin
-    state: str
-    reason: str | None
+    state: Counted
+    reason: CountedReason | None
     count: int
 
 
