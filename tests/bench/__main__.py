@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.bench import bomb, client, ingest, overload, postgres, reading, startup
+from tests.bench import bomb, client, ingest, lists, overload, postgres, reading, startup
 from tests.bench.report import Figure, show
 
 BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
@@ -14,6 +14,7 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "ingest": ingest.measure,
     "postgres": postgres.measure,
     "reading": reading.measure,
+    "lists": lists.measure,
     "client": client.measure,
     "bomb": bomb.measure,
     "overload": overload.measure,
