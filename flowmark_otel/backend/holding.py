@@ -66,6 +66,16 @@ class Holding:
     new_events: int = 0
     new_groups: int = 0
 
+    def has_room(self, events: int, names: int) -> bool:
+        """Whether so many events, and names among them, are over no quota whatever they are."""
+        limits = self.limits
+        return not (
+            _full(self.events + events - 1, limits.events)
+            or _full(self.groups + events - 1, limits.groups)
+            or _full(self.workflows + names - 1, limits.workflows)
+            or _full(self.operations + names - 1, limits.operations)
+        )
+
     def refuses(
         self, claim: Claim, run: int | None, known_groups: AbstractSet[Group], *, accepted: bool
     ) -> str | None:

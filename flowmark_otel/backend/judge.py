@@ -14,7 +14,7 @@ import orjson
 
 from flowmark_otel import names
 from flowmark_otel.backend.batch import Claim, Prepared, Refusal, Verdict
-from flowmark_otel.backend.holding import NO_LIMITS, Group, Holding
+from flowmark_otel.backend.holding import Holding
 from flowmark_otel.backend.known import EventKey, Known, KnownEvent, Occurrence, Place, Run
 from flowmark_otel.backend.times import unwrap_time
 from flowmark_otel.fold import digest
@@ -64,6 +64,7 @@ class Judge:
     events: list[object] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)
     contradicted: set[int] = field(default_factory=set)
+    holding: Holding = field(default_factory=Holding)  # of the project of the request in hand
 
     def judge(self, prepared: Prepared, senders: Sequence[int]) -> Verdict:
         """Judge one request; ``senders`` are the ids of its senders, in its order.
@@ -76,8 +77,8 @@ class Judge:
         items: set[int] = set()
         project_id, origin = prepared.project_id, prepared.origin
         known_events, tombstones = self.known.events, self.known.tombstones
-        holding = self.known.holding(project_id)
-        limited = holding.limits != NO_LIMITS
+        holding = self.holding = self.known.holding(project_id)
+        limited = not holding.has_room(len(prepared.events), len(prepared.names))
         for event in prepared.events:
             if isinstance(event, Refusal):
                 self._refuse(prepared, event, senders[event.sender])
@@ -190,7 +191,7 @@ class Judge:
             self.known.runs[claim.run_key] = run
             new = True
         if new:
-            self.known.holding(run.project_id).note((run.workflow, ""))
+            self.holding.note((run.workflow, ""))
         run.claimed = False
         return run
 
@@ -223,7 +224,7 @@ class Judge:
         if found is None:
             found = Occurrence(run.id, claim.operation_id or "", claim.operation or "")
             self.known.occurrences[found.run, found.operation_id] = found
-            self.known.holding(run.project_id).note((run.workflow, found.operation))
+            self.holding.note((run.workflow, found.operation))
         if claim.fields is None:
             return
         if found.fields is None:
@@ -232,7 +233,10 @@ class Judge:
             found.number = claim.number
             if claim.group_id is not None:
                 self.known.places.add(_place(run, claim))
-                self._note_group(run, (run.id, found.operation, claim.group_id))
+                group = (run.id, found.operation, claim.group_id)
+                if group not in self.known.groups:
+                    self.known.groups.add(group)
+                    self.holding.add_group()
         ended = _OPERATION_ENDS.get(claim.envelope.event)
         if ended is not None:
             found.end(ended, event_id, claim)
@@ -240,11 +244,6 @@ class Judge:
             found.start_event = event_id
             found.started_at = claim.sent_at
         found.changed = True
-
-    def _note_group(self, run: Run, group: Group) -> None:
-        if group not in self.known.groups:
-            self.known.groups.add(group)
-            self.known.holding(run.project_id).add_group()
 
     def _reject(
         self, prepared: Prepared, claim: Claim, sender: int, fault: Fault, first: KnownEvent | None
