@@ -1,4 +1,8 @@
-"""What became of events, by their ids: ``/v1/flowmark/status`` (contract, section 4)."""
+"""What became of events, by their ids: ``/v1/flowmark/status`` (contract, section 4).
+
+What expired or was deleted reads unknown: an event id does not say which run's tombstone to ask.
+Whoever then sends it again is answered duplicate.
+"""
 
 from __future__ import annotations
 
