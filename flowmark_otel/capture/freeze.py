@@ -20,6 +20,8 @@ _FROZEN: Final = {
     frozenset((_OPERATION, _RUN)): frozenset(START_KEYS),
 }
 NOTHING: Final[frozenset[str]] = frozenset()
+OPERATION_SETTLED: Final = (_FROZEN[frozenset((_OPERATION,))], frozenset((_OPERATION,)))
+"""What the start of an operation alone freezes, and that it was sent."""
 
 
 class Settled(NamedTuple):
@@ -82,10 +84,12 @@ def named(starts: Iterable[Envelope | Refused], name: str) -> list[Envelope | Re
 def _given(start: Envelope) -> Envelope:
     """A start of an operation whose name is no default any more."""
     attributes = dict(start.attributes)
-    defaulted = str(attributes.pop(names.DEFAULTED)).split(",")
+    defaulted = str(attributes[names.DEFAULTED]).split(",")
     defaulted.remove(names.OPERATION_NAME)
     if defaulted:
-        attributes[names.DEFAULTED] = ",".join(defaulted)
+        attributes[names.DEFAULTED] = ",".join(defaulted)  # in its place, as folding has it
+    else:
+        del attributes[names.DEFAULTED]
     event, trace_id, span_id, part, time_unix_nano, _, dropped, replaced = start
     return Envelope(event, trace_id, span_id, part, time_unix_nano, attributes, dropped, replaced)
 

@@ -24,11 +24,11 @@ class Opened:
 
     ``kept``: its start fields as they were at the start, ``said``: what our own API set since, so
     that an attribute limit cannot change its fold; ``doubtful``: the keys of ``kept`` that one may
-    have cut before. ``frozen``: the keys that a start, already
-    sent, has settled. ``sent``: which starts those were, as parts of event ids.
+    have cut before. ``frozen``: the keys that a start, already sent, has settled; ``settled``: what
+    it has settled them to. ``sent``: which starts those were, as parts of event ids.
     """
 
-    __slots__ = ("doubtful", "frozen", "kept", "said", "sent", "watch")
+    __slots__ = ("doubtful", "frozen", "kept", "said", "sent", "settled", "watch")
 
     def __init__(
         self,
@@ -40,6 +40,7 @@ class Opened:
         self.said: Mapping[str, object] = {}
         self.doubtful: Sequence[str] = ()
         self.frozen = frozen
+        self.settled = {key: value for key, value in kept.items() if key in frozen}
         self.sent = sent
         self.watch: weakref.ref[Span] | None = None
 

@@ -14,27 +14,23 @@ from flowmark_otel import names
 from flowmark_otel.annotate import hook
 from flowmark_otel.annotate.context import RUN_ID_KEY, givers
 from flowmark_otel.annotate.seconds import time_to_wait
-from flowmark_otel.capture.freeze import NOTHING, START_KEYS, is_early, named, restore, settle
+from flowmark_otel.capture.folded import Finished, fold_end, fold_start, write
+from flowmark_otel.capture.freeze import OPERATION_SETTLED, START_KEYS, is_early
 from flowmark_otel.capture.identity import current_context, missing_identity
 from flowmark_otel.capture.journal import Journal, Opened, journal_of
+from flowmark_otel.capture.quick import ended_of, started_of, takes_all
 from flowmark_otel.capture.reading import (
     ResourceView,
     attributes_of,
+    held_by,
     is_marked,
-    read_span,
     says_nothing,
     span_key,
 )
 from flowmark_otel.capture.whole import UNLIMITED, given_at_start, limits_of, mend
 from flowmark_otel.config.client import ACCEPT, client_options
 from flowmark_otel.errors import InvalidUse
-from flowmark_otel.fold import fold_rest, fold_starts
-from flowmark_otel.model import (
-    Diagnostic,
-    Sink,
-    Span as RecordedSpan,
-    event_id,
-)
+from flowmark_otel.model import Diagnostic, Envelope, Refused, Sink
 
 _current: Final = current_context()
 _KEPT: Final = frozenset((*START_KEYS, names.RECORD_TYPE))
@@ -133,6 +129,26 @@ class FlowmarkSpanProcessor(SpanProcessor):
         self._flush(_SHUTDOWN_SECONDS)
 
     def _start(self, span: Span, context: Context) -> None:
+        held = held_by(span) or {}
+        if names.ATTEMPT_GROUP_ID not in held or not takes_all(span):
+            self._open(span, context)
+            return
+        missing = missing_identity(held, context, accept_baggage=self._accept_baggage)
+        if missing:
+            write(span, missing)
+        journal = self._journal_now()
+        key = span_key(span.context)
+        if journal.has(key):
+            return  # another processor of the same sink was first
+        view = self._view_of(span)
+        events = started_of(span, key, view)
+        if events is None:
+            self._open(span, context)
+        elif journal.open(key, span, Opened(events.given(), *OPERATION_SETTLED)):
+            journal.sink.put(events, view.attributes)
+
+    def _open(self, span: Span, context: Context) -> None:
+        """Open a span by the plain path."""
         attributes = attributes_of(span)
         limits = limits_of(span)
         doubtful: list[str] = []
@@ -141,7 +157,7 @@ class FlowmarkSpanProcessor(SpanProcessor):
         missing = missing_identity(attributes, context, accept_baggage=self._accept_baggage)
         if missing:
             attributes.update(missing)
-            _write(span, missing)
+            write(span, missing)
         kept = {key: value for key, value in attributes.items() if key in _KEPT}
         if not kept:
             return
@@ -149,24 +165,11 @@ class FlowmarkSpanProcessor(SpanProcessor):
         key = span_key(span.context)
         if journal.has(key):
             return  # another processor of the same sink was first
-        if not is_early(attributes):
-            opened = Opened(kept)
-            opened.doubtful = doubtful
-            journal.open(key, span, opened)
-            return
         view = self._view_of(span)
-        record = read_span(span, attributes, view.service_name)
-        starts = fold_starts(record)
-        settled = settle(starts)
-        if settled.name is not None:
-            # Spans are renamed: what the early start calls the operation, the span has to carry.
-            written = {names.OPERATION_NAME: settled.name}
-            _write(span, written)
-            kept.update(written)
-            starts = named(starts, settled.name) or fold_starts(
-                record._replace(attributes={**attributes, **kept})
-            )
-        opened = Opened(kept, settled.frozen, settled.sent)
+        starts: list[Envelope | Refused] = []
+        opened = Opened(kept)
+        if is_early(attributes):
+            starts, opened = fold_start(span, attributes, kept, view)
         opened.doubtful = doubtful
         if journal.open(key, span, opened) and opened.sent:
             journal.sink.put(starts, view.attributes)
@@ -178,28 +181,20 @@ class FlowmarkSpanProcessor(SpanProcessor):
             return  # another processor of the same sink was first
         opened = journal.close(key)
         view = self._view_of(span)
-        limits = limits_of(span)
-        doubtful: list[str] = []
-        sent = opened.sent if opened else NOTHING
+        events = ended_of(span, key, opened, view)
+        if events is not None:
+            journal.settle(key, recorded=True)
+            journal.sink.put(events, view.attributes)
+            return
         recorded = False
         try:
-            attributes = attributes_of(span)
-            if limits != UNLIMITED:
-                doubtful = mend(attributes, opened.given() if opened else {}, limits)
-            changed = restore(attributes, opened.kept, opened.frozen) if opened else []
-            record = read_span(span, attributes, view.service_name)
-            events, same = fold_rest(record, sent)
-            recorded = bool(events or (sent and same))
+            found = fold_end(span, opened, view)
+            recorded = found.recorded
         finally:
             journal.settle(key, recorded=recorded)
-        if not same:
-            changed.append(names.RECORD_TYPE)
-        if events:
-            journal.sink.put(events, view.attributes)
-        if opened is not None and changed:
-            self._tell_changed(record, opened, changed)
-        if events and doubtful:
-            self._tell_doubtful(events[-1].event_id, doubtful, limits[0])
+        if found.events:
+            journal.sink.put(found.events, view.attributes)
+        self._tell_of(found)
 
     def _journal_now(self) -> Journal:
         """The journal of the sink as it is now: the client may have been configured anew."""
@@ -222,20 +217,20 @@ class FlowmarkSpanProcessor(SpanProcessor):
         except Exception as error:  # noqa: BLE001  nothing of ours reaches the application
             self._defect("annotation", error)
 
-    def _tell_changed(self, record: RecordedSpan, opened: Opened, changed: list[str]) -> None:
-        """Name what changed too late."""
-        part = min(opened.sent)
-        event = event_id(record.trace_id, record.span_id, part.replace("start", "end"))
-        message = f"{', '.join(changed)}: changed after the start was sent; left out of the end"
-        self._tell(names.DIAGNOSTIC_METADATA_CHANGED, message, event)
-
-    def _tell_doubtful(self, event: str, keys: list[str], limit: int | None) -> None:
-        """Name what the SDK may have cut before anybody could keep it: two ids may be one."""
-        message = (
-            f"{', '.join(keys)}: may be cut to {limit} characters by the SDK's attribute limit, so "
-            "that two ids are one; raise the limit, or set it at the start under FlowmarkSampler"
-        )
-        self._tell(names.DIAGNOSTIC_METADATA_CHANGED, message, event)
+    def _tell_of(self, found: Finished) -> None:
+        """Name what changed too late, and what may have been cut before anybody could keep it."""
+        code = names.DIAGNOSTIC_METADATA_CHANGED
+        if found.changed:
+            keys = ", ".join(found.changed)
+            message = f"{keys}: changed after the start was sent; left out of the end"
+            self._tell(code, message, found.event)
+        if found.events and found.doubtful:  # two ids may be one
+            message = (
+                f"{', '.join(found.doubtful)}: may be cut to {found.limit} characters by the SDK's "
+                "attribute limit, so that two ids are one; raise the limit, or set it at the start "
+                "under FlowmarkSampler"
+            )
+            self._tell(code, message, found.events[-1].event_id)
 
     def _tell(self, code: str, message: str, event: str = "") -> None:
         """By the client, which may be strict, or to the sink."""
@@ -265,9 +260,3 @@ class FlowmarkSpanProcessor(SpanProcessor):
         except Exception as error:  # noqa: BLE001  nothing of ours reaches the application
             self._defect("flush", error)
             return False
-
-
-def _write(span: Span, values: Mapping[str, str]) -> None:
-    """Write on a span, where a limit may cut it; what is recorded is not cut."""
-    for key, value in values.items():
-        span.set_attribute(key, value)  # costs a third of setting them together

@@ -5,7 +5,7 @@ them in batches and counts what became of each. ``Transport`` is the protocol to
 (A25).
 """
 
-from flowmark_otel.deliver.backlog import Backlog, Handout, Queue, Recorded
+from flowmark_otel.deliver.backlog import Backlog, Handout, Queue
 from flowmark_otel.deliver.delivery import Delivery
 from flowmark_otel.deliver.transport import Answer, EventStatus, NoAnswer, Transport
 
@@ -17,6 +17,5 @@ __all__ = [
     "Handout",
     "NoAnswer",
     "Queue",
-    "Recorded",
     "Transport",
 ]

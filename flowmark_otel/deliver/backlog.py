@@ -9,22 +9,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from flowmark_otel import names
+from flowmark_otel.deliver.batch import Batch, Recorded
+from flowmark_otel.fast import Unfolded
 from flowmark_otel.model import Envelope
-
-
-class Recorded(NamedTuple):
-    """One event that waits, and the attributes of the resource it came from.
-
-    ``adopted``: another process recorded it and left it behind, so it enters the counts of this
-    one only when it has its final state.
-    """
-
-    event: Envelope
-    resource: Mapping[str, object]
-    adopted: bool = False
 
 
 class Handout(Protocol):
@@ -34,8 +24,18 @@ class Handout(Protocol):
     """
 
     @property
-    def events(self) -> Sequence[Recorded]:
-        """What was handed out; never empty, and all of one resource."""
+    def events(self) -> Sequence[Envelope]:
+        """What was handed out; never empty."""
+        ...
+
+    @property
+    def resource(self) -> Mapping[str, object]:
+        """The attributes of the resource of all of it."""
+        ...
+
+    @property
+    def adopted(self) -> bool:
+        """Whether other processes recorded it."""
         ...
 
     def done(self, positions: Iterable[int]) -> None:
@@ -115,6 +115,9 @@ class Queue:
     It has no lock: any thread appends, one takes, and each step of either is atomic. So a signal
     handler that records, or flushes, on the thread it met cannot block the one that sends. Threads
     that record at the same moment may pass the limit by what each of them adds.
+
+    Events of a span that nobody looks at stay together as they came, and are looked at when they
+    have to be: None follows for each event after the first, so that every event takes one place.
     """
 
     state = names.QUEUED
@@ -126,35 +129,53 @@ class Queue:
         self._begin_anew()
 
     def _begin_anew(self) -> None:
-        self._events: deque[Recorded] = deque()
+        self._places: deque[Recorded | Unfolded | None] = deque()
         # Written by the thread that takes, alone.
         self._out: _QueueHandout | None = None
         self._held_out = 0
 
     def put(self, events: Sequence[Envelope], resource: Mapping[str, object]) -> int:
         """Take as many as there is room for."""
-        room = self._limit - len(self._events) - self._held_out
-        if room < len(events):
-            events = events[: max(room, 0)]
-        self._events.extend([Recorded(event, resource) for event in events])
-        return len(events)
+        room = self._limit - len(self._places) - self._held_out
+        if type(events) is Unfolded and events.size <= room:
+            events.resource = resource
+            if events.size == 1:
+                self._places.append(events)
+            else:
+                self._places.extend((events, None))
+            return events.size
+        taken = events[: max(room, 0)]
+        self._places.extend([Recorded(event, resource) for event in taken])
+        return len(taken)
 
     def take(self, limit: int) -> _QueueHandout | None:
-        """The oldest events of one resource, by identity of its mapping."""
-        waiting = self._events
-        if not waiting:
+        """The oldest events of one resource, by identity of its mapping.
+
+        Events that came together and stay so are not divided: there may be more of them.
+        """
+        places = self._places
+        oldest = places[0] if places else None
+        if oldest is None:
             return None
-        resource = waiting[0].resource
-        found: list[Recorded] = []
-        while waiting and len(found) < limit and waiting[0].resource is resource:
-            self._held_out += 1
-            found.append(waiting.popleft())
-        self._out = _QueueHandout(self, found)
+        resource = oldest.resource
+        found: list[Recorded | Unfolded] = []
+        number = 0
+        while places and number < limit:
+            first = places[0]
+            if first is None or first.resource is not resource:
+                break
+            size = first.size if type(first) is Unfolded else 1
+            self._held_out += size
+            found.append(first)
+            for _ in range(size):
+                places.popleft()
+            number += size
+        self._out = _QueueHandout(self, Batch(found, number), resource)
         return self._out
 
     def waiting(self) -> int:
         """How many events wait."""
-        return len(self._events)
+        return len(self._places)
 
     def inherited(self) -> bool:
         """Memory ends with its process."""
@@ -162,18 +183,23 @@ class Queue:
 
     def in_memory(self) -> int:
         """All of it."""
-        return len(self._events) + self._held_out
+        return len(self._places) + self._held_out
 
     def ids(self, limit: int) -> list[str]:
         """The ids of the oldest events that are not done."""
         out = self._out
-        found = [] if out is None else out.left()
-        return [each.event.event_id for each in [*found, *self._copy()][:limit]]
+        found: list[Envelope] = [] if out is None else [each.event for each in out.left()]
+        for place in self._copy():
+            if len(found) >= limit:
+                break
+            if place is not None:
+                found += place if isinstance(place, Unfolded) else [place.event]
+        return [each.event_id for each in found[:limit]]
 
-    def _copy(self) -> list[Recorded]:
+    def _copy(self) -> list[Recorded | Unfolded | None]:
         while True:
             with suppress(RuntimeError):  # it changed meanwhile
-                return list(self._events)
+                return list(self._places)
 
     def after_fork(self) -> None:
         """Empty: what is in it is the parent's."""
@@ -192,15 +218,18 @@ class Queue:
         if handout is self._out:
             left = handout.left()
             self._out = None
-            self._events.extendleft(reversed(left))
+            self._places.extendleft(reversed(left))
             self._held_out -= len(left)
 
 
 class _QueueHandout:
     """A batch of a queue; belongs to the thread that took it."""
 
-    def __init__(self, queue: Queue, events: list[Recorded]) -> None:
-        self.events: Sequence[Recorded] = events
+    adopted = False
+
+    def __init__(self, queue: Queue, events: Batch, resource: Mapping[str, object]) -> None:
+        self.events = events
+        self.resource = resource
         self._queue = queue
         self._done: set[int] = set()
 
@@ -220,4 +249,10 @@ class _QueueHandout:
 
     def left(self) -> list[Recorded]:
         """What is not done, in order."""
-        return [each for place, each in enumerate(self.events) if place not in self._done]
+        if len(self._done) == len(self.events):
+            return []
+        return [
+            Recorded(event, self.resource)
+            for place, event in enumerate(self.events)
+            if place not in self._done
+        ]

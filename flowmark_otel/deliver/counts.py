@@ -43,7 +43,8 @@ class Ledger:
 
     def __init__(self, pending: str) -> None:
         self._pending = pending
-        self._changed = threading.Condition(threading.RLock())
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)  # of the same lock
         self._recorded = 0
         self._settled: Counter[Key] = Counter()
         # Events that went through the backlog, which hands out in order: what was entered before a
@@ -56,7 +57,7 @@ class Ledger:
 
     def enter(self, count: int) -> bool:
         """Events are about to enter the backlog; False, and nothing counted, once it is shut."""
-        with self._changed:
+        with self._lock:  # as it is taken in C
             if self._shut:
                 return False
             self._recorded += count

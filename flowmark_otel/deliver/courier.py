@@ -8,13 +8,15 @@ from typing import Final
 from flowmark_otel import names
 from flowmark_otel.clock import Clock
 from flowmark_otel.deliver import policy
+from flowmark_otel.deliver.batch import Batch
 from flowmark_otel.deliver.judge import CONTENT_TYPES, Failed, Judgement, judge, resolve
 from flowmark_otel.deliver.pace import Flags, Pace, Progress
 from flowmark_otel.deliver.reporter import Reporter
 from flowmark_otel.deliver.transport import Answer, EventStatus, NoAnswer, Transport
 from flowmark_otel.deliver.transports.headers import installed_version
 from flowmark_otel.model import Diagnostic, Envelope
-from flowmark_otel.wire.encode import encode_logs
+from flowmark_otel.wire.encode import encode_framed, encode_logs
+from flowmark_otel.wire.receipt import PROTOBUF
 
 _TROUBLES: Final = (
     names.REASON_UNAVAILABLE,
@@ -146,8 +148,11 @@ class Courier:
 def _encode(
     events: Sequence[Envelope], resource: Mapping[str, object], encoding: str
 ) -> bytes | None:
+    version = installed_version()
     try:
-        return encode_logs(events, resource, encoding=encoding, scope_version=installed_version())
+        if encoding == PROTOBUF and isinstance(events, Batch):
+            return encode_framed(events.framed(), resource, scope_version=version)
+        return encode_logs(events, resource, encoding=encoding, scope_version=version)
     except (ValueError, TypeError, OverflowError, RecursionError):
         return None
 

@@ -21,6 +21,7 @@ from flowmark_otel.deliver.transport import Transport
 from flowmark_otel.deliver.transports import open_transport
 from flowmark_otel.deliver.truth import Truth, truth_of
 from flowmark_otel.errors import ConfigurationError, DeliveryError
+from flowmark_otel.fast import Unfolded
 from flowmark_otel.model import Diagnostic, Envelope, Refused
 
 if TYPE_CHECKING:
@@ -113,11 +114,15 @@ class Delivery:
             self._reporter.post(Diagnostic(names.DIAGNOSTIC_INTERNAL, message))
 
     def _put(self, events: Sequence[Envelope | Refused], resource: Mapping[str, object]) -> None:
-        whole = [event for event in events if not isinstance(event, Refused)]
-        if len(whole) != len(events):
-            self._refuse([event for event in events if isinstance(event, Refused)])
-        if not whole:
-            return
+        whole: Sequence[Envelope]
+        if type(events) is Unfolded:
+            whole = events
+        else:
+            whole = [event for event in events if not isinstance(event, Refused)]
+            if len(whole) != len(events):
+                self._refuse([event for event in events if isinstance(event, Refused)])
+            if not whole:
+                return
         if not self._ledger.enter(len(whole)):
             late = [(event.event_id, "recorded after shutdown") for event in whole]
             self._ledger.refuse(late, names.DROPPED, names.REASON_SHUTDOWN)

@@ -173,8 +173,10 @@ def _judge_receipt(receipt: Receipt, events: Sequence[Envelope]) -> Judgement:
     return Judgement(failures=failures, unnamed=unnamed, receipt=receipt)
 
 
-def _named(rejections: Iterable[Rejection], events: Sequence[Envelope]) -> dict[int, Rejection]:
+def _named(rejections: Sequence[Rejection], events: Sequence[Envelope]) -> dict[int, Rejection]:
     """Rejections by position. Of two events with one id the later is meant: the first stays."""
+    if not rejections:
+        return {}  # nearly always: no event is looked at
     places: dict[str, list[int]] = {}
     for position, event in enumerate(events):
         places.setdefault(event.event_id, []).append(position)

@@ -87,12 +87,12 @@ class Sender:
     def _deliver(self, handout: Handout, left: list[int]) -> None:
         """Send a handout, in halves where something spoils it; what is settled leaves ``left``."""
         self._flags.begin()
-        resource = handout.events[0].resource
+        whole = handout.events
         parts = [tuple(left)]
         while parts:
             part = parts.pop()
-            events = [handout.events[position].event for position in part]
-            judgement = self._courier.carry(events, resource)
+            events = whole if len(part) == len(whole) else [whole[each] for each in part]
+            judgement = self._courier.carry(events, handout.resource)
             if judgement is not None:
                 self._settle(handout, judgement, part)
                 del left[: len(part)]
@@ -104,10 +104,10 @@ class Sender:
                 parts += [part[middle:], part[:middle]]
 
     def _settle(self, handout: Handout, judgement: Judgement, part: Sequence[int]) -> None:
-        recorded = [handout.events[position] for position in part]
+        events = handout.events
         failures = [
             Unacknowledged(
-                recorded[failed.position].event.event_id,
+                events[part[failed.position]].event_id,
                 failed.state,
                 failed.reason,
                 failed.message,
@@ -117,7 +117,7 @@ class Sender:
         lost = [part[each.position] for each in judgement.failures if _is_lost(each)]
         handout.set_aside(lost)
         handout.done(part)
-        settle = self._ledger.inherit if recorded[0].adopted else self._ledger.settle
+        settle = self._ledger.inherit if handout.adopted else self._ledger.settle
         settle(judgement.states, failures)
         self._courier.progress.tried = 0
 

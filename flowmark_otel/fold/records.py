@@ -11,12 +11,7 @@ from typing import Final, NamedTuple
 
 from flowmark_otel import names
 from flowmark_otel.fold.observed import observed_part, observed_values
-from flowmark_otel.fold.redact import (
-    clean_error_type,
-    redact_result,
-    redact_text,
-    served_idempotency_key,
-)
+from flowmark_otel.fold.redact import clean_error_type, redacted
 from flowmark_otel.model import Envelope, LogRecord, Refused, Value, event_id
 from flowmark_otel.validate import (
     ATTEMPT_PAIR,
@@ -179,9 +174,4 @@ def _defaulted(
 def _redact(values: dict[str, Value]) -> None:
     """Redaction on arrival: idempotent, so a sender that redacted sees its digest again."""
     for key, value in values.items():
-        if key == names.ERROR_CODE:
-            values[key] = redact_text(str(value))
-        elif key == names.ATTEMPT_IDEMPOTENCY_KEY:
-            values[key] = served_idempotency_key(str(value))
-        elif key.startswith(names.RUN_RESULT_PREFIX):
-            values[key] = redact_result(key, value)
+        values[key] = redacted(key, value)

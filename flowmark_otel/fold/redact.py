@@ -62,6 +62,25 @@ def redact_result(key: str, value: Value) -> Value:
     return redact_text(value)
 
 
+def is_redacted(key: str) -> bool:
+    """Whether values of a key may leave the process otherwise than they were given."""
+    return key in _REDACTED or key.startswith(names.RUN_RESULT_PREFIX)
+
+
+_REDACTED: Final = frozenset((names.ERROR_CODE, names.ATTEMPT_IDEMPOTENCY_KEY))
+
+
+def redacted(key: str, value: Value) -> Value:
+    """A value that passed the rule of its key as it leaves the process."""
+    if key == names.ERROR_CODE:
+        return redact_text(str(value))
+    if key == names.ATTEMPT_IDEMPOTENCY_KEY:
+        return served_idempotency_key(str(value))
+    if key.startswith(names.RUN_RESULT_PREFIX):
+        return redact_result(key, value)
+    return value
+
+
 def served_idempotency_key(key: str) -> str:
     """The served form of an idempotency key; a served form is served as it is (B3)."""
     if _SERVED.fullmatch(key):

@@ -16,6 +16,7 @@ from flowmark_otel.validate.evidence import (
 from flowmark_otel.validate.rules import (
     CARRIED_BY,
     DURATION_CHECK,
+    MAKES_OPERATION,
     MAX_INT64,
     OBSERVED_RULES,
     RULES,
@@ -33,6 +34,7 @@ __all__ = [
     "ATTEMPT_PAIR",
     "CARRIED_BY",
     "DURATION_CHECK",
+    "MAKES_OPERATION",
     "MAX_INT64",
     "OBSERVED_RULES",
     "RETRY_OF_PAIR",

@@ -45,7 +45,7 @@ def batch(backlog: SpoolBacklog, limit: int) -> list[Envelope]:
     if handout is None:
         return []
     handout.done(range(len(handout.events)))
-    return [each.event for each in handout.events]
+    return list(handout.events)
 
 
 @pytest.mark.needs("mount", "umount")

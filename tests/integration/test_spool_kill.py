@@ -208,7 +208,7 @@ def test_a_forked_backlog_begins_anew(tmp_path: Path) -> None:
         backlog.put([started(2)], resource)
         handout = backlog.take(10)
         assert handout is not None
-        assert [each.event for each in handout.events] == [started(2)]
+        assert list(handout.events) == [started(2)]
         backlog.close()
 
     assert in_child(work) == 0
@@ -219,7 +219,7 @@ def test_a_forked_backlog_begins_anew(tmp_path: Path) -> None:
     assert backlog.spool.shelf.adopt()
     handout = backlog.take(10)
     assert handout is not None
-    assert [each.event for each in handout.events] == [started(2)]
+    assert list(handout.events) == [started(2)]
     backlog.close()
 
 

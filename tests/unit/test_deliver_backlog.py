@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, strategies as st
 
-from flowmark_otel.deliver import Queue, Recorded
+from flowmark_otel.deliver import Queue
 from flowmark_otel.model import Envelope
 from tests.support.envelopes import started
 
@@ -17,9 +17,9 @@ def events(first: int, last: int) -> list[Envelope]:
     return [started(number, ("g", number)) for number in range(first, last + 1)]
 
 
-def numbers(found: list[Recorded] | tuple[Recorded, ...]) -> list[object]:
+def numbers(found: list[Envelope]) -> list[object]:
     """Their numbers."""
-    return [each.event.attributes["flowmark.attempt.number"] for each in found]
+    return [each.attributes["flowmark.attempt.number"] for each in found]
 
 
 def test_what_was_handed_out_comes_back_in_front() -> None:

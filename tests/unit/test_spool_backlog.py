@@ -48,7 +48,7 @@ def handout(backlog: SpoolBacklog, limit: int = 100) -> SpoolHandout:
 
 def events(found: SpoolHandout) -> list[Envelope]:
     """The events in it."""
-    return [each.event for each in found.events]
+    return list(found.events)
 
 
 def full_disk(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
@@ -82,9 +82,8 @@ def test_events_come_back_with_their_resource(backlog: SpoolBacklog) -> None:
     assert backlog.waiting() > 0
     found = handout(backlog)
     assert events(found) == put
-    assert found.events[0].resource == RESOURCE
-    assert found.events[0].resource is found.events[1].resource
-    assert not found.events[0].adopted
+    assert found.resource == RESOURCE
+    assert not found.adopted
     assert backlog.ids(10) == [each.event_id for each in put]
     found.done([0, 1])
     assert backlog.take(10) is None
@@ -98,8 +97,8 @@ def test_a_batch_is_of_one_resource(backlog: SpoolBacklog) -> None:
         backlog.put(numbered(1, number), resource)
     batches = [handout(backlog) for _ in range(3)]
     assert [len(each.events) for each in batches] == [2, 1, 1]
-    assert [each.events[0].resource for each in batches] == [RESOURCE, OTHER, RESOURCE]
-    assert batches[0].events[0].resource is batches[2].events[0].resource
+    assert [each.resource for each in batches] == [RESOURCE, OTHER, RESOURCE]
+    assert batches[0].resource is batches[2].resource
 
 
 def test_what_is_not_done_comes_again_first(backlog: SpoolBacklog) -> None:
@@ -122,8 +121,8 @@ def test_the_next_process_delivers_what_was_left(tmp_path: Path, backlog: SpoolB
     following.spool.shelf.adopt()
     following.put(numbered(2, 10), RESOURCE)
     found = [handout(following, 1) for _ in range(4)]
-    assert [each.events[0].adopted for each in found] == [True, False, True, False]
-    assert [each.events[0].event for each in found[::2]] == numbered(2, 1)
+    assert [each.adopted for each in found] == [True, False, True, False]
+    assert [each.events[0] for each in found[::2]] == numbered(2, 1)
     assert following.take(1) is None
     following.close()
 

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from flowmark_otel import names
 from flowmark_otel.clock import Clock
 from flowmark_otel.deliver import forks
-from flowmark_otel.deliver.backlog import Recorded
+from flowmark_otel.deliver.batch import Recorded
 from flowmark_otel.deliver.spool import codec
 from flowmark_otel.deliver.spool.keeper import Keeper
 from flowmark_otel.deliver.spool.quarantine import UNREADABLE
@@ -144,7 +144,8 @@ class SpoolBacklog:
             if held.recorded.resource is not first.recorded.resource or held.after != first.after:
                 break
             found.append(self._memory.popleft())
-        return SpoolHandout(self, [each.recorded for each in found], [], found)
+        events = [each.recorded.event for each in found]
+        return SpoolHandout(self, events, first.recorded.resource, [], found)
 
     def _take_spooled(self, limit: int, *, adopted: bool) -> SpoolHandout | None:
         """Records of one resource, decoded; those that cannot be are set aside."""
@@ -168,14 +169,16 @@ class SpoolBacklog:
                 return handout
 
     def _decode(self, records: Sequence[Record], *, adopted: bool) -> SpoolHandout | None:
-        events: list[Recorded] = []
+        events: list[Envelope] = []
+        resource: Mapping[str, object] = {}
         kept: list[Record] = []
         unreadable: list[Record] = []
         fault = ""
         for record in records:
-            found = self._recorded(record.payload, adopted=adopted)
+            found = self._recorded(record.payload)
             if isinstance(found, Recorded):
-                events.append(found)
+                events.append(found.event)
+                resource = found.resource
                 kept.append(record)
             else:
                 unreadable.append(record)
@@ -188,13 +191,13 @@ class SpoolBacklog:
             )
         if not adopted:
             self._taken += len(records)
-        return SpoolHandout(self, events, kept, []) if events else None
+        return SpoolHandout(self, events, resource, kept, [], adopted=adopted) if events else None
 
-    def _recorded(self, payload: bytes, *, adopted: bool) -> Recorded | codec.Unreadable:
+    def _recorded(self, payload: bytes) -> Recorded | codec.Unreadable:
         try:
             part = codec.resource_part(payload)
             resource = self._resource(part)
-            return Recorded(codec.decode_envelope(payload, len(part)), resource, adopted)
+            return Recorded(codec.decode_envelope(payload, len(part)), resource)
         except codec.Unreadable as error:
             return error
 
@@ -241,7 +244,7 @@ class SpoolBacklog:
     def ids(self, limit: int) -> list[str]:
         """The ids of the oldest events of this process that are not done, spooled ones first."""
         # What cannot be read is set aside, and that is said, when it is handed out.
-        spooled = [self._recorded(each, adopted=False) for each in self.spool.shelf.peek(limit)]
+        spooled = [self._recorded(each) for each in self.spool.shelf.peek(limit)]
         waiting = [each for each in spooled if isinstance(each, Recorded)]
         waiting += [held.recorded for held in list(self._memory)]
         return [each.event.event_id for each in waiting[:limit]]
@@ -266,11 +269,16 @@ class SpoolHandout:
     def __init__(
         self,
         backlog: SpoolBacklog,
-        events: Sequence[Recorded],
+        events: Sequence[Envelope],
+        resource: Mapping[str, object],
         records: Sequence[Record],
         held: Sequence[_Held],
+        *,
+        adopted: bool = False,
     ) -> None:
         self.events = events
+        self.resource = resource
+        self.adopted = adopted
         self._backlog = backlog
         self._records = records
         self._held = held
@@ -298,7 +306,7 @@ class SpoolHandout:
         self._let_go()
 
     def _let_go(self) -> None:
-        if self.events[0].adopted:
+        if self.adopted:
             self._backlog.adopted_done()
 
     def _settled(self, positions: Iterable[int]) -> list[Record]:

@@ -1,0 +1,145 @@
+"""Events of one span, written without being folded, folded only for who looks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from operator import getitem
+from typing import Any, Final, overload
+
+from flowmark_otel import names
+from flowmark_otel.fast.shapes import Shape
+from flowmark_otel.fold import fold_rest, fold_starts
+from flowmark_otel.model import Envelope, Span
+from flowmark_otel.wire.records import FRAMES, SPAN_ID, TIME, TIME_TAG, TRACE_ID, encode_duration
+
+START: Final = 1
+END: Final = 2
+BOTH: Final = 3
+
+_EARLY: Final = frozenset((names.PART_OPERATION_START,))
+_NONE: Final[Mapping[str, object]] = {}
+
+
+class Unfolded(Sequence[Envelope]):
+    """The start of an operation, its end, or both (``which``); ``size``: how many events.
+
+    ``values`` as the shape reads them, of its types; ``ids`` trace id and span id as one number;
+    ``times`` of start and end, in that order, both known, of a start alone the first. Raises
+    BrokenRule, or TypeError, if a value is none that an event carries. ``resource`` belongs to
+    the backlog that holds it.
+    """
+
+    __slots__ = (
+        "_folded",
+        "_ids",
+        "_pieces",
+        "_shape",
+        "_times",
+        "_values",
+        "_which",
+        "resource",
+        "size",
+    )
+
+    def __init__(
+        self,
+        shape: Shape,
+        values: tuple[Any, ...],
+        ids: int,
+        times: tuple[int, int],
+        which: int,
+    ) -> None:
+        self._pieces = tuple(map(getitem, shape.columns, values))
+        self._shape = shape
+        self._values = values
+        self._ids = ids
+        self._times = times
+        self._which = which
+        self.size = 2 if which == BOTH else 1
+        self._folded: list[Envelope] | None = None
+        self.resource: Mapping[str, object] = _NONE
+
+    def write(self, into: list[bytes]) -> None:
+        """Append the records, each behind its frame, as ``wire.encode`` frames them."""
+        shape = self._shape
+        ids = self._ids.to_bytes(24, "big")
+        trace_id, span_id = ids[:16], ids[16:]
+        text = ids.hex("-", -16).encode()
+        began, ended = self._times
+        pieces = (*self._pieces, text[:32], text[33:], *shape.constants)
+        common = b"".join(shape.common(pieces))
+        which = self._which
+        if which != END:
+            before, after, name, size = shape.start
+            into += (
+                FRAMES[size + len(common)],
+                TIME(TIME_TAG, began),
+                before,
+                text,
+                after,
+                common,
+                TRACE_ID,
+                trace_id,
+                SPAN_ID,
+                span_id,
+                name,
+            )
+        if which == START:
+            return
+        more = encode_duration(ended - began)
+        if shape.more is not None:
+            more = b"".join((*shape.more(pieces), more))
+        before, after, name, size = shape.end
+        into += (
+            FRAMES[size + len(common) + len(more)],
+            TIME(TIME_TAG, ended),
+            before,
+            text,
+            after,
+            common,
+            more,
+            TRACE_ID,
+            trace_id,
+            SPAN_ID,
+            span_id,
+            name,
+        )
+
+    def given(self) -> dict[str, Any]:
+        """What these events carry of the span's own attributes, by key."""
+        return dict(zip(self._shape.keys, self._values, strict=False))
+
+    def folded(self) -> list[Envelope]:
+        """The envelopes, as folding makes them."""
+        found = self._folded
+        if found is None:
+            shape, values = self._shape, self._values
+            ids = self._ids.to_bytes(24, "big")
+            span = Span(
+                ids[:16],
+                ids[16:],
+                values[len(shape.keys)] if shape.named else "",
+                *self._times,
+                shape.failed,
+                self.given(),
+                values[-1] if shape.served else None,
+            )
+            if self._which == START:
+                events = fold_starts(span)
+            else:
+                events, _ = fold_rest(span, _EARLY if self._which == END else ())
+            found = self._folded = [event for event in events if isinstance(event, Envelope)]
+        return found
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __iter__(self) -> Iterator[Envelope]:
+        return iter(self.folded())
+
+    @overload
+    def __getitem__(self, place: int) -> Envelope: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Envelope]: ...
+    def __getitem__(self, place: int | slice) -> Envelope | list[Envelope]:
+        return self.folded()[place]
