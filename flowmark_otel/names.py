@@ -214,8 +214,6 @@ EVIDENCE_SECOND_END: Final = "second_end"
 EVIDENCE_PLACE: Final = "place"
 """A conflict: this number of the group was accepted with another operation id."""
 
-EXPIRED: Final = "expired"
-"""A duplicate whose run is no longer kept (contract, section 4)."""
 STATE_REJECTED: Final = "rejected"
 STATE_UNKNOWN: Final = "unknown"
 

@@ -260,8 +260,7 @@ class Judge:
         run_id = None if run is None or run.claimed else run.id
         accepted = None if first is None or first[0] == run_id else first[0]
         envelope = claim.envelope
-        if fault.code == names.CONFLICT:
-            self.contradicted |= {each for each in (run_id, accepted) if each is not None}
+        self.contradicted |= {each for each in (run_id, accepted) if each is not None}
         row = (
             prepared.project_id,
             prepared.origin,

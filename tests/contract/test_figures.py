@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from flowmark_otel import names
+from flowmark_otel.backend.holding import Limits
 from flowmark_otel.backend.read import BadParameter, EvidenceFilters, Reader, RunFilters, finding
 from flowmark_otel.backend.store import open_store
 from flowmark_otel.backend.summary import live
@@ -206,6 +207,21 @@ def test_a_conflict_whose_event_id_is_accepted_later_marks_that_run(
     key = store.reader.runs(1, RunFilters(run_id="r2")).items[0].key
     (group,) = store.reader.attempts(1, key).items
     assert group.verdict == "undetermined"
+
+
+def test_what_is_over_a_quota_is_a_problem_of_its_run(store_url: str, clock: FakeClock) -> None:
+    """Contract, section 5: a refusal changes what a summarised run reads as, whatever its code."""
+    opened = open_store(store_url, clock=clock, limits=Limits(events=2))
+    store = Ingested(opened)
+    store.send(span(1, attempt("g", 1)))
+    fold_all(opened)
+    assert store.send(span(2, attempt("g", 2))).rejections[0].code == names.LIMIT
+    for _ in range(2):
+        assert len(store.reader.runs(1, RunFilters(problem="rejected")).items) == 1
+        assert store.reader.overview(1, 0, NOW + 1).problems.rejected == 1
+        fold_all(opened)
+    assert [item.reason for item in kinds(store, kind="rejected")] == ["limit", "limit"]
+    opened.close()
 
 
 # -- ingest --------------------------------------------------------------------------------------

@@ -170,6 +170,7 @@ def _emptied() -> str:
     return "; ".join(
         [free]
         + [f"DELETE FROM {table.name}" for table in reversed(tables)]  # noqa: S608  own names
+        + ["DELETE FROM search"]  # full text is no table of the schema's
         + [f"ALTER SEQUENCE IF EXISTS {name}_id_seq RESTART" for name in serial]
     )
 
