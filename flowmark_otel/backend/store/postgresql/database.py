@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import psycopg
 from psycopg import IsolationLevel
+from psycopg.types.string import BytesBinaryDumper
 from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 from sqlalchemy.pool import NullPool, QueuePool
 
@@ -114,6 +115,8 @@ class PostgresqlDatabase:
         @event.listens_for(made, "connect")
         def connected(driver: psycopg.Connection, _record: object) -> None:
             driver.isolation_level = IsolationLevel.READ_COMMITTED
+            # The last one registered serves COPY; the one of the DB-API's type is slow.
+            driver.adapters.register_dumper(bytes, BytesBinaryDumper)
             for name, value in (
                 ("statement_timeout", WRITE_MS),
                 ("lock_timeout", LOCK_MS),

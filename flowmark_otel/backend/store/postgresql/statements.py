@@ -34,6 +34,11 @@ def columns_of(rows: Sequence[Sequence[object]], width: int) -> list[list[object
     return [[row[index] for row in rows] for index in range(width)]
 
 
+def rows_of(values: list[Any], width: int) -> list[tuple[Any, ...]]:
+    """One list cut into rows."""
+    return list(zip(*[iter(values)] * width, strict=True))
+
+
 class Statements:
     """Implements ``database.Dialect``."""
 
@@ -89,8 +94,7 @@ class Copy:
 
     def run_flat(self, driver: psycopg.Connection, values: list[Any]) -> None:
         """Insert rows whose values stand one after the other in one list."""
-        width = self._width
-        self.run(driver, [values[at : at + width] for at in range(0, len(values), width)])
+        self.run(driver, rows_of(values, self._width))
 
 
 class InsertNew:
@@ -111,8 +115,7 @@ class InsertNew:
 
     def run_flat(self, driver: psycopg.Connection, values: list[Any]) -> None:
         """Insert rows whose values stand one after the other in one list."""
-        width = self._width
-        self.run(driver, [values[at : at + width] for at in range(0, len(values), width)])
+        self.run(driver, rows_of(values, self._width))
 
 
 class Update:
