@@ -81,6 +81,20 @@ def test_who_loses_an_event_id_to_another_run_meets_the_winner(
     assert [run["run_id"] for run in rows(store, schema.runs)] == ["first", "second"]
 
 
+def test_what_another_writer_does_in_a_run_is_seen(
+    store: Store, url: str, postgres: Cluster
+) -> None:
+    """A6, row 11: an operation that is being ended elsewhere is not ended a second time."""
+    put(store, started(1, ("g", 1), operation_id="op"))
+    with psycopg.connect(url) as other:
+        other.execute("SELECT 1 FROM runs FOR UPDATE")
+        judged = store.submit(batch([completed(2, ("g", 1), operation_id="op")]))
+        until_one_waits(postgres)
+        other.execute("UPDATE occurrences SET status = 'failed', end_event = start_event")
+    verdict = judged.result(WAIT)
+    assert (verdict.stored, [each.code for each in verdict.rejections]) == (0, [names.CONFLICT])
+
+
 def test_a_locked_run_is_waited_for_and_not_for_ever(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,7 +119,7 @@ def test_an_endless_statement_is_ended(url: str, monkeypatch: pytest.MonkeyPatch
     store = open_store(url)
     with pytest.raises(Unavailable, match="statement timeout"):
         store.write(lambda c: c.execute(text("SELECT pg_sleep(30)"))).result(WAIT)
-    with pytest.raises(Unavailable, match="statement timeout"), snapshot(store.engine) as reading:
+    with pytest.raises(Unavailable, match="too long"), snapshot(store.engine) as reading:
         reading.execute(text("SELECT pg_sleep(30)"))
     assert put(store, started(1)).stored == 1
     store.close()
