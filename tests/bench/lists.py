@@ -79,13 +79,10 @@ def questions(reader: Reader) -> dict[str, Callable[[], object]]:
     filters: list[dict[str, Any]] = [
         {},
         {"workflow": "crm.sync"},
-        {"run_id": run.run_id},
         *({"status": one} for one in get_args(names.RunStatus)),
         *({"verdict": one} for one in get_args(names.Verdict)),
         *({"problem": one} for one in get_args(names.Problem)),
         {"operation": "step-1"},
-        {"group_id": f"batch-{serial}-0"},
-        {"trace_id": int(serial).to_bytes(16, "big")},
         {"error_code": "E_RARE"},
         {"has_retries": True},
         {"has_retries": False},
@@ -93,8 +90,6 @@ def questions(reader: Reader) -> dict[str, Callable[[], object]]:
         {"min_attempts": 9},
         {"origin": "server"},
         {"origin": "browser"},
-        {"since": run.first_received_at - DAY, "until": run.first_received_at},
-        {"q": run.run_id},
         {"q": "crm"},
         {"q": "e_rare"},
         {"q": "nothing"},
@@ -107,6 +102,14 @@ def questions(reader: Reader) -> dict[str, Callable[[], object]]:
         return lambda: reader.runs(1, RunFilters(**given))
 
     found = {f"runs {_said(given)}": page(given) for given in filters}
+    named: dict[str, dict[str, Any]] = {
+        "of a run id": {"run_id": run.run_id},
+        "of a group id": {"group_id": f"batch-{serial}-0"},
+        "of a trace": {"trace_id": int(serial).to_bytes(16, "big")},
+        "of a day": {"since": run.first_received_at - DAY, "until": run.first_received_at},
+        "of a run id as text": {"q": run.run_id},
+    }
+    found |= {f"runs {what}": page(given) for what, given in named.items()}
     found["one run"] = lambda: reader.run(1, run.key)
     found["its attempts"] = lambda: reader.attempts(1, run.key)
     found["overview of 30 days"] = lambda: reader.overview(1)
@@ -120,9 +123,4 @@ def questions(reader: Reader) -> dict[str, Callable[[], object]]:
 
 
 def _said(given: Mapping[str, Any]) -> str:
-    if "since" in given:
-        return "of a day"
-    return " ".join(
-        f"{name}={value.hex() if isinstance(value, bytes) else value}"
-        for name, value in given.items()
-    )
+    return " ".join(f"{name}={value}" for name, value in given.items())

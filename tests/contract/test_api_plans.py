@@ -14,6 +14,7 @@ from flowmark_otel import names
 from flowmark_otel.backend.read import RunFilters
 from flowmark_otel.backend.store import schema
 from flowmark_otel.backend.summary.worker import fold_all
+from flowmark_otel.backend.summary.writing import stale_runs
 from flowmark_otel.fold import fold_span
 from flowmark_otel.model import Refused, SpanEvent
 from tests.support.history import Ingested, attempt, ingested, operation_of, run_of, span
@@ -104,8 +105,8 @@ def test_runs_by_name_are_looked_up(store: Ingested, plans: Plans, filters: RunF
     assert not [line for line in found if _SCAN.search(line) or _WHOLE_PROJECT.search(line)]
 
 
-# Beside what a question is about, a list may walk its own order and the runs that are stale.
-_WALKS = re.compile(r"USING (?:COVERING )?INDEX (?:runs_by_arrival|runs_stale) ")
+# Beside what a question is about, a list walks the runs that are stale.
+_WALKS = re.compile(r"USING (?:COVERING )?INDEX runs_stale ")
 EVERY_FILTER = (
     *(RunFilters(verdict=one) for one in get_args(names.Verdict)),
     *(RunFilters(problem=one) for one in get_args(names.Problem)),
@@ -140,14 +141,29 @@ def test_filters_find_their_runs_by_an_index(
     assert not [line for line in found if _WHOLE_PROJECT.search(line) and not _WALKS.search(line)]
 
 
-@pytest.mark.parametrize("what", ["overview", "operation_statistics", "evidence"])
+@pytest.mark.parametrize("after", [None, (1, 0, 0)])
+def test_stale_runs_are_found_by_their_index(
+    store: Ingested, plans: Plans, after: tuple[int, int, int] | None
+) -> None:
+    """D5: the summariser asks for stale runs all the time; where there is none it reads none."""
+
+    def read() -> None:
+        with store.reader._snapshot() as connection:
+            connection.execute(stale_runs(after)).all()
+
+    assert all("USING INDEX runs_stale" in line for line in plans(read))
+
+
+@pytest.mark.parametrize("what", ["overview", "operation_statistics", "evidence", "ingest"])
 def test_figures_read_no_run_that_is_summarised(store: Ingested, plans: Plans, what: str) -> None:
     """D5: figures come from sums; of runs only those that are stale or not known are read."""
     fold_all(store.store)
     found = plans(lambda: getattr(store.reader, what)(1))
     assert not [line for line in found if _SCAN.search(line)]
     walked = [line for line in found if re.search(r"SEARCH runs .*\(project_id=\?", line)]
-    assert not [line for line in walked if "runs_stale" not in line]
+    # The first, the last and the latest runs are read in their order, as far as they are wanted.
+    index = "runs_(?:stale|by_arrival) " if what == "ingest" else "runs_stale "
+    assert not [line for line in walked if not re.search(index, line)]
 
 
 def test_a_long_run_reads_alike_in_a_large_store(tmp_path: Path) -> None:

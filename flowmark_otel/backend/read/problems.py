@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, TypeAlias, get_args
+from typing import Final, NamedTuple, TypeAlias, get_args
 
 from sqlalchemy import Connection
 
@@ -39,6 +39,16 @@ class EvidenceFilters:
     until: int | None = None
 
 
+class _Asked(NamedTuple):
+    """One question on one snapshot."""
+
+    connection: Connection
+    project_id: int
+    wanted: EvidenceFilters
+    open_before: int
+    limit: int
+
+
 def evidence_page(
     connection: Connection,
     project_id: int,
@@ -58,12 +68,13 @@ def evidence_page(
     if position is not None:
         at = (str(position[0]), int(position[1]), int(position[2]), str(position[3]))
         kinds = kinds[kinds.index(at[0]) :] if at[0] in kinds else ()
+    asked = _Asked(connection, project_id, wanted, open_before, limit)
     items: list[EvidenceItem] = []
     last: _Place = ("", 0, 0, "")
     for kind in kinds:
         start = at if at is not None and at[0] == kind else None
         walk = _unknown if kind in _OF_RUNS else _refused
-        for item, place in walk(connection, project_id, wanted, kind, start, open_before):
+        for item, place in walk(asked, kind, start):
             if item is None:
                 return Page(tuple(items), cursor.encode(name, place))
             items.append(item)
@@ -77,14 +88,8 @@ _Walked: TypeAlias = Iterator[tuple[EvidenceItem | None, _Place]]
 """Items with their places; None: so far it was looked, and there may be more."""
 
 
-def _unknown(
-    connection: Connection,
-    project_id: int,
-    wanted: EvidenceFilters,
-    kind: names.Problem,
-    start: _Place | None,
-    open_before: int,
-) -> _Walked:
+def _unknown(asked: _Asked, kind: names.Problem, start: _Place | None) -> _Walked:
+    connection, project_id, wanted, open_before, limit = asked
     until = wanted.until
     if kind == "open":
         until = open_before + 1 if until is None else min(until, open_before + 1)
@@ -98,7 +103,7 @@ def _unknown(
         begun = (run, key) if key else None
     opened = 0
     while True:
-        found = finding.find(connection, project_id, filters, position, _AT_ONCE)
+        found = finding.find(connection, project_id, filters, position, min(limit + 1, _AT_ONCE))
         items = unknown.items_of(connection, project_id, kind, found.rows)
         for row in found.rows:
             for item in items[row.id]:
@@ -118,17 +123,10 @@ def _unknown(
             yield None, (kind, *position, "")
 
 
-def _refused(
-    connection: Connection,
-    project_id: int,
-    wanted: EvidenceFilters,
-    kind: names.Problem,
-    start: _Place | None,
-    open_before: int,
-) -> _Walked:
-    del open_before
+def _refused(asked: _Asked, kind: names.Problem, start: _Place | None) -> _Walked:
+    connection, project_id, wanted, _, limit = asked
     position = None if start is None else (start[1], start[2])
-    size, looked_at = _AT_ONCE, 0
+    size, looked_at = limit + 1, 0
     while True:
         places = connection.execute(
             refused.places(project_id, wanted.since, wanted.until, position, size)

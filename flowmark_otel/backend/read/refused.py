@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from sqlalchemy import Connection, Select, select, tuple_
@@ -50,7 +50,7 @@ def items_of(
     conflicts: bool,
     workflow: str | None,
     service: str | None,
-) -> list[tuple[int, EvidenceItem]]:
+) -> Iterator[tuple[int, EvidenceItem]]:
     """Those of the refused events that are wanted, with their ``rejections.id``, in order.
 
     ``conflicts``: as places in conflict, with the accepted evidence that each of them met.
@@ -69,9 +69,11 @@ def items_of(
     if service is not None:
         statement = statement.where(_senders.service_name == service)
     rows = connection.execute(statement).all()
-    if not conflicts:
-        return [(row.id, _view("rejected", row, row.code, [])) for row in rows]
-    return [(row.id, _view("conflict", row, *_met(connection, row))) for row in rows]
+    for row in rows:
+        if conflicts:
+            yield row.id, _view("conflict", row, *_met(connection, row))
+        else:
+            yield row.id, _view("rejected", row, row.code, [])
 
 
 def _view(

@@ -7,10 +7,21 @@ time, so sums of the same cell are never added to by two.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import orjson
-from sqlalchemy import Connection, bindparam, delete, func, insert, select, text, update
+from sqlalchemy import (
+    Connection,
+    Select,
+    bindparam,
+    delete,
+    func,
+    insert,
+    select,
+    text,
+    tuple_,
+    update,
+)
 
 from flowmark_otel.backend.evidence import DbRow, chunks
 from flowmark_otel.backend.store import derived, schema
@@ -26,24 +37,43 @@ _ONLY_ONE: Final = 0x666C6F77  # the key of an advisory lock: "flow"
 _runs = schema.runs.c
 _STALE: Final = text("runs.stale = 1")
 
+Place: TypeAlias = tuple[int, int, int]
+"""Project, first arrival and ``runs.id`` of a stale run."""
 
-def fold_stale(connection: Connection, ids: Ids) -> int:
-    """Fold some stale runs; how many. Zero: there is none, or another process is at it."""
+
+class Folded(NamedTuple):
+    """How many runs were folded, and the place of the last; none: there is no stale run after it.
+
+    None, too, where another process is at it.
+    """
+
+    runs: int
+    last: Place | None
+
+
+def fold_stale(connection: Connection, ids: Ids, after: Place | None = None) -> Folded:
+    """Fold some stale runs: the first after a place, so that each project has its turn."""
     if not _alone(connection):
-        return 0
-    stale = connection.execute(
-        select(schema.runs)
-        .where(_STALE)
-        .order_by(_runs.id)
-        .limit(AT_ONCE)
-        .with_for_update(skip_locked=True)
-    ).all()
+        return Folded(0, None)
+    stale = connection.execute(stale_runs(after)).all()
+    rows = _affordable(connection, stale)
     by_project: dict[int, list[DbRow]] = {}
-    for row in _affordable(connection, stale):
+    for row in rows:
         by_project.setdefault(row.project_id, []).append(row)
-    for project_id, rows in by_project.items():
-        _fold(connection, ids, project_id, rows)
-    return sum(map(len, by_project.values()))
+    for project_id, some in by_project.items():
+        _fold(connection, ids, project_id, some)
+    if not rows:
+        return Folded(0, None)
+    return Folded(len(rows), (rows[-1].project_id, rows[-1].first_received_at, rows[-1].id))
+
+
+def stale_runs(after: Place | None) -> Select[Any]:
+    """Stale runs in the order of their index, whose columns these are."""
+    order = (_runs.project_id, _runs.first_received_at, _runs.id)
+    statement = select(schema.runs).where(_STALE).order_by(*order).limit(AT_ONCE)
+    if after is not None:
+        statement = statement.where(tuple_(*order) > tuple_(*after))
+    return statement.with_for_update(skip_locked=True)
 
 
 def forget(connection: Connection, runs: Sequence[int]) -> None:
