@@ -15,6 +15,7 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "postgres": postgres.measure,
     "reading": reading.measure,
     "lists": lists.measure,
+    "lists-postgres": lists.measure_postgresql,
     "client": client.measure,
     "bomb": bomb.measure,
     "overload": overload.measure,

@@ -7,10 +7,13 @@ names and times. What is derived of them is folded by the summariser.
 from __future__ import annotations
 
 import sqlite3
+import tempfile
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
+
+import psycopg
 
 from flowmark_otel import names
 from flowmark_otel.backend.keys import Keys
@@ -41,9 +44,29 @@ class Template(NamedTuple):
     rejections: Sequence[tuple[Any, ...]]
 
 
-def fill(path: Path, events: int, days: int, until: int) -> None:
-    """Make a store of about so many events, their runs received evenly over days before a time."""
+def fill(url: str, events: int, days: int, until: int) -> None:
+    """Fill an empty store with about so many events.
+
+    Their runs are received evenly over days before a time in epoch nanoseconds.
+    """
     runs = events // (2 * SPANS)
+    with tempfile.TemporaryDirectory() as folder:
+        templates = _templates(Path(folder) / "templates.db")
+    store = open_store(url)
+    Keys(store).ensure_project("default")
+    store.close()
+    rows = _rows(_kinds(templates, runs), until - days * DAY, days * DAY // runs)
+    if url.startswith("sqlite:"):
+        _into_sqlite(url.removeprefix("sqlite:///"), rows)
+    else:
+        _into_postgresql(url, rows)
+    store = open_store(url)
+    fold_all(store)
+    store.close()
+
+
+def _templates(path: Path) -> dict[str, Template]:
+    """A run of each shape, stored the real way."""
     store = open_store(f"sqlite:///{path}")
     project = Keys(store).ensure_project("default")
     shapes = ("plain", "retried", *RARE)
@@ -53,14 +76,9 @@ def fill(path: Path, events: int, days: int, until: int) -> None:
     with sqlite3.connect(path) as connection:
         for shape, run in zip(shapes, _all(connection, "runs", "id"), strict=True):
             templates[shape] = _template(connection, run)
-        for table in _TABLES:
-            connection.execute(f"DELETE FROM {table.name}")  # noqa: S608  own names
     connection.close()
     store.close()
-    _copy(path, _kinds(templates, runs), until - days * DAY, days * DAY // runs)
-    store = open_store(f"sqlite:///{path}")
-    fold_all(store)
-    store.close()
+    return templates
 
 
 def _kinds(templates: dict[str, Template], runs: int) -> Iterator[tuple[int, Template]]:
@@ -135,23 +153,43 @@ def _template(connection: sqlite3.Connection, run: int) -> Template:
     )
 
 
-def _copy(path: Path, wanted: Iterator[tuple[int, Template]], begin: int, step: int) -> None:
+Rows: TypeAlias = Iterator[list[tuple[list[Any], ...]]]
+"""Pieces of some thousand runs; of each run its rows, table by table."""
+
+
+def _rows(wanted: Iterator[tuple[int, Template]], begin: int, step: int) -> Rows:
+    copier = _Copier(begin, step)
+    while some := list(islice(wanted, 2000)):
+        yield [copier.rows(run, template) for run, template in some]
+
+
+def _into_sqlite(path: str, rows: Rows) -> None:
     connection = sqlite3.connect(path, isolation_level=None)
     for pragma in ("synchronous = OFF", "journal_mode = MEMORY", "cache_size = -1000000"):
         connection.execute(f"PRAGMA {pragma}")
-    copier = _Copier(begin, step)
-    while some := list(islice(wanted, 2000)):
-        rows = [copier.rows(run, template) for run, template in some]
+    for some in rows:
         connection.execute("BEGIN")
         for index, table in enumerate(_TABLES):
             marks = ", ".join("?" * len(table.columns))
             connection.executemany(
                 f"INSERT INTO {table.name} VALUES ({marks})",  # noqa: S608  own names
-                (row for each in rows for row in each[index]),
+                (row for each in some for row in each[index]),
             )
         connection.execute("COMMIT")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.close()
+
+
+def _into_postgresql(url: str, rows: Rows) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        for some in rows:
+            for index, table in enumerate(_TABLES):
+                names_ = ", ".join(column.name for column in table.columns)
+                with connection.cursor().copy(f"COPY {table.name} ({names_}) FROM STDIN") as copy:
+                    for each in some:
+                        for row in each[index]:
+                            copy.write_row(row)
+        connection.execute("ANALYZE")
 
 
 class _Copier:

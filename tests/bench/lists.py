@@ -6,7 +6,6 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, get_args
 
 from flowmark_otel import names
@@ -15,6 +14,7 @@ from flowmark_otel.backend.store import open_store
 from flowmark_otel.backend.summary.spans import DAY
 from tests.bench.filling import fill
 from tests.bench.report import Figure
+from tests.support.postgres import cluster
 
 SMALL = 50_000
 LARGE = 5_000_000
@@ -29,8 +29,16 @@ LEAST_MS = 5.0
 def measure() -> list[Figure]:
     """The same questions to a store of 50,000 events and to one of 5,000,000."""
     with tempfile.TemporaryDirectory() as folder:
-        small = _time(Path(folder) / "small.db", SMALL)
-        large = _time(Path(folder) / "large.db", LARGE)
+        small = _time(f"sqlite:///{folder}/small.db", SMALL)
+        large = _time(f"sqlite:///{folder}/large.db", LARGE)
+    return compared(small, large)
+
+
+def measure_postgresql() -> list[Figure]:
+    """The same on PostgreSQL."""
+    with cluster() as server:
+        small = _time(server.store(), SMALL)
+        large = _time(server.store(), LARGE)
     return compared(small, large)
 
 
@@ -48,9 +56,9 @@ def compared(small: Mapping[str, float], large: Mapping[str, float]) -> list[Fig
     return figures
 
 
-def _time(path: Path, events: int) -> dict[str, float]:
-    fill(path, events, DAYS, time.time_ns())
-    store = open_store(f"sqlite:///{path}")
+def _time(url: str, events: int) -> dict[str, float]:
+    fill(url, events, DAYS, time.time_ns())
+    store = open_store(url)
     try:
         return times(Reader(store))
     finally:

@@ -1,12 +1,14 @@
 """Pure: what a text search looks at, as words; the same words for both dialects.
 
-A word is a row of letters and digits, its case aside. Words are written in ASCII, so that no
-database has an opinion of its own on what a letter is, and no syntax of a query reaches one.
+A word is a row of letters and digits, case and compatible forms aside. Words are written in ASCII,
+so that no database has an opinion of its own on what a letter is, and no syntax of a query reaches
+one.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable
 from typing import Final
 
@@ -20,7 +22,8 @@ _WORD: Final = re.compile(r"[^\W_]+")
 
 def words_of(text: str) -> list[str]:
     """The words of a text, in order."""
-    return [_ascii(word)[:_LONGEST] for word in _WORD.findall(text.casefold())]
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    return [_ascii(word)[:_LONGEST] for word in _WORD.findall(plain)]
 
 
 def body_of(texts: Iterable[str]) -> str:

@@ -277,7 +277,10 @@ class EventView:
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """One page of a list; ``next`` is the cursor of the page after it, null on the last."""
+    """One page of a list; ``next`` is the cursor of the page after it, null on the last.
+
+    A page can be short, even empty, and not the last: then few of what was looked at was wanted.
+    """
 
     items: tuple[T, ...]
     next: str | None
