@@ -28,6 +28,10 @@ class Handout(Protocol):
         """What was handed out; never empty."""
         ...
 
+    def event_id(self, position: int) -> str:
+        """The id of one of them."""
+        ...
+
     @property
     def resource(self) -> Mapping[str, object]:
         """The attributes of the resource of all of it."""
@@ -188,13 +192,15 @@ class Queue:
     def ids(self, limit: int) -> list[str]:
         """The ids of the oldest events that are not done."""
         out = self._out
-        found: list[Envelope] = [] if out is None else [each.event for each in out.left()]
+        found = [] if out is None else out.ids_left()
         for place in self._copy():
             if len(found) >= limit:
                 break
             if place is not None:
-                found += place if isinstance(place, Unfolded) else [place.event]
-        return [each.event_id for each in found[:limit]]
+                found += (
+                    place.event_ids() if isinstance(place, Unfolded) else [place.event.event_id]
+                )
+        return found[:limit]
 
     def _copy(self) -> list[Recorded | Unfolded | None]:
         while True:
@@ -233,6 +239,10 @@ class _QueueHandout:
         self._queue = queue
         self._done: set[int] = set()
 
+    def event_id(self, position: int) -> str:
+        """The id of one of them."""
+        return self.events.event_ids()[position]
+
     def done(self, positions: Iterable[int]) -> None:
         """Remove the events at these positions."""
         before = len(self._done)
@@ -246,6 +256,11 @@ class _QueueHandout:
     def again(self) -> None:
         """Put back what is not done."""
         self._queue.put_back(self)
+
+    def ids_left(self) -> list[str]:
+        """The ids of what is not done, in order."""
+        ids = self.events.event_ids()
+        return [each for place, each in enumerate(ids) if place not in self._done]
 
     def left(self) -> list[Recorded]:
         """What is not done, in order."""

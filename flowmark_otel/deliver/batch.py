@@ -28,6 +28,7 @@ class Batch(Sequence[Envelope]):
         self._parts = parts
         self._size = size
         self._envelopes: list[Envelope] | None = None
+        self._ids: list[str] | None = None
 
     def framed(self) -> list[bytes]:
         """The records as protobuf, each behind its frame, for ``encode_framed``."""
@@ -39,6 +40,15 @@ class Batch(Sequence[Envelope]):
                 record = encode_record(part[0])
                 into += (FRAMES[len(record)], record)
         return into
+
+    def event_ids(self) -> list[str]:
+        """The ids of all, made without looking at them; made once."""
+        found = self._ids
+        if found is None:
+            found = self._ids = []
+            for part in self._parts:
+                found += part.event_ids() if type(part) is Unfolded else (part[0].event_id,)
+        return found
 
     def __len__(self) -> int:
         return self._size

@@ -104,10 +104,9 @@ class Sender:
                 parts += [part[middle:], part[:middle]]
 
     def _settle(self, handout: Handout, judgement: Judgement, part: Sequence[int]) -> None:
-        events = handout.events
         failures = [
             Unacknowledged(
-                events[part[failed.position]].event_id,
+                handout.event_id(part[failed.position]),
                 failed.state,
                 failed.reason,
                 failed.message,

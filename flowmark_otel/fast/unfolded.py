@@ -9,7 +9,7 @@ from typing import Any, Final, overload
 from flowmark_otel import names
 from flowmark_otel.fast.shapes import Shape
 from flowmark_otel.fold import fold_rest, fold_starts
-from flowmark_otel.model import Envelope, Span
+from flowmark_otel.model import Envelope, Span, event_id
 from flowmark_otel.wire.records import FRAMES, SPAN_ID, TIME, TIME_TAG, TRACE_ID, encode_duration
 
 START: Final = 1
@@ -17,6 +17,11 @@ END: Final = 2
 BOTH: Final = 3
 
 _EARLY: Final = frozenset((names.PART_OPERATION_START,))
+_PARTS: Final = {
+    START: (names.PART_OPERATION_START,),
+    END: (names.PART_OPERATION_END,),
+    BOTH: (names.PART_OPERATION_START, names.PART_OPERATION_END),
+}
 _NONE: Final[Mapping[str, object]] = {}
 
 
@@ -104,6 +109,11 @@ class Unfolded(Sequence[Envelope]):
             span_id,
             name,
         )
+
+    def event_ids(self) -> list[str]:
+        """Their ids, for whoever has to name them."""
+        ids = self._ids.to_bytes(24, "big")
+        return [event_id(ids[:16], ids[16:], part) for part in _PARTS[self._which]]
 
     def given(self) -> dict[str, Any]:
         """What these events carry of the span's own attributes, by key."""

@@ -11,10 +11,12 @@ from hypothesis import given, strategies as st
 from flowmark_otel import names
 from flowmark_otel.config.client import ClientOptions
 from flowmark_otel.deliver import Delivery, Queue
-from flowmark_otel.deliver.transport import Answer
+from flowmark_otel.deliver.limits import Limits
+from flowmark_otel.deliver.pace import Pace
+from flowmark_otel.deliver.transport import Answer, NoAnswer
 from flowmark_otel.errors import DeliveryError
 from flowmark_otel.fast import Unfolded
-from flowmark_otel.model import Envelope, Receipt, Rejection
+from flowmark_otel.model import Envelope, Receipt, Rejection, Unacknowledged
 from flowmark_otel.testing.transport import RecordingTransport, Request
 from flowmark_otel.wire import receipt
 from tests.support.envelopes import started
@@ -67,6 +69,24 @@ def test_what_is_acknowledged_is_never_looked_at() -> None:
     delivery.shutdown()
 
 
+@pytest.mark.usefixtures("unseen")
+def test_what_is_lost_is_named_without_being_looked_at() -> None:
+    """A22: an outage costs the thread that sends no folding, and each event has its name."""
+    every = unfolded(1, 5)
+    delivery = Delivery(
+        ClientOptions(),
+        transport=RecordingTransport(*[NoAnswer("nobody is there")] * 99),
+        pace=Pace(limits=Limits(budget=0.05, first_wait=0.01, longest_wait=0.01)),
+    )
+    for events in every:
+        delivery.put(events, ONE)
+    with pytest.raises(DeliveryError) as raised:
+        delivery.flush()
+    named = [each.event_id for each in raised.value.failures if isinstance(each, Unacknowledged)]
+    assert named == [each for events in every for each in events.event_ids()]
+    delivery.shutdown()
+
+
 @pytest.mark.parametrize("encoding", ["protobuf", "json"])
 def test_what_arrives_is_what_they_fold_into(encoding: str) -> None:
     """D1: in both encodings, among others, in the order recorded."""
@@ -78,6 +98,9 @@ def test_what_arrives_is_what_they_fold_into(encoding: str) -> None:
     for events in every[1:]:
         delivery.put(events, ONE)
     delivery.flush()
+    assert [each.event_id for each in flat(every)] == [
+        each for events in every for each in events.event_ids()
+    ]
     expected = [*every[0], started(9, ("g", 9)), *flat(every[1:])]
     assert transport.events == expected
     delivery.shutdown()

@@ -284,6 +284,10 @@ class SpoolHandout:
         self._held = held
         self._left = set(range(len(events)))
 
+    def event_id(self, position: int) -> str:
+        """The id of one of them."""
+        return self.events[position].event_id
+
     def done(self, positions: Iterable[int]) -> None:
         """Remove the events at these positions for good."""
         self._backlog.spool.shelf.settle(self._settled(positions))
