@@ -1,43 +1,29 @@
-"""What the dashboard answers to a signed-in reader: each page, and the same as JSON."""
+"""What the dashboard answers about one run, or one trace: each page, and the same as JSON."""
 
 from __future__ import annotations
 
 import re
-import secrets
-from typing import Final, get_args
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from flowmark_otel import names
 from flowmark_otel.backend import views
-from flowmark_otel.backend.read import BadParameter, NotFound, Reader, RunFilters
-from flowmark_otel.clock import Clock
+from flowmark_otel.backend.read import BadParameter, NotFound, Reader
 from flowmark_otel.dashboard.guard import Guard, html, see_other
+from flowmark_otel.dashboard.lists import Lists
 from flowmark_otel.dashboard.pages.events import events_page
 from flowmark_otel.dashboard.pages.frame import Frame
-from flowmark_otel.dashboard.pages.links import RUNS, query, run_path
-from flowmark_otel.dashboard.pages.plain import EmptyPage, first_spans
+from flowmark_otel.dashboard.pages.links import query, run_path
 from flowmark_otel.dashboard.pages.records import Viewer
 from flowmark_otel.dashboard.pages.run import Answered, Asked, run_page
-from flowmark_otel.dashboard.pages.runs import GROUPS, Listed, runs_page, trace_page
+from flowmark_otel.dashboard.pages.runs import trace_page
 from flowmark_otel.model import Principal
 
 _RUNS: Final = 20
 _GROUPS: Final = 50
 _OCCURRENCES: Final = 50
 _EVENTS: Final = 50
-_OPERATIONS: Final = 50
-_HOST: Final = re.compile(r"[A-Za-z0-9._:\[\]-]{1,255}")
-_HERE: Final = "127.0.0.1:4318"
-
-_CHOICES: Final = {
-    "status": get_args(names.RunStatus),
-    "verdict": get_args(names.Verdict),
-    "problem": get_args(names.Problem),
-}
-_TEXTS: Final = ("workflow", "error_code", "q")
-_DIGITS: Final = 15
 _TRACE_ID: Final = re.compile(r"[0-9a-fA-F]{32}")
 _LOOKS: Final = 5  # pages of occurrences that one page of ordinary ones is picked from
 
@@ -45,53 +31,11 @@ _LOOKS: Final = 5  # pages of occurrences that one page of ordinary ones is pick
 class Answers:
     """One method for each address; all read for the principal that the guard let through."""
 
-    def __init__(self, reader: Reader, guard: Guard, clock: Clock, viewer: Viewer) -> None:
+    def __init__(self, reader: Reader, guard: Guard, lists: Lists, viewer: Viewer) -> None:
         self._reader = reader
         self._guard = guard
-        self._clock = clock
+        self._lists = lists
         self._viewer = viewer
-
-    # -- runs -------------------------------------------------------------------------------------
-
-    def runs(self, request: Request, principal: Principal) -> Response:
-        """The list; where nothing was ever received, how to send a first span."""
-        asked = {name: text for name, text in request.query_params.items() if text.strip()}
-        found = self._runs(asked, principal)
-        if not found.items and not asked:
-            return self._empty(request, principal)
-        frame = self._guard.frame(
-            principal, "Runs", json=query(f"{RUNS}.json", asked), current="page"
-        )
-        listed = [self._listed(principal, run) for run in found.items]
-        return html(runs_page(frame, listed, following=found.next, asked=asked))
-
-    def runs_json(self, request: Request, principal: Principal) -> Response:
-        """The same page of runs, as the API answers."""
-        asked = {name: text for name, text in request.query_params.items() if text.strip()}
-        return _json(self._runs(asked, principal))
-
-    def _runs(self, asked: dict[str, str], principal: Principal) -> views.Page[views.RunView]:
-        return self._reader.runs(principal.project_id, _filters(asked), _RUNS, asked.get("cursor"))
-
-    def _listed(self, principal: Principal, run: views.RunView) -> Listed:
-        if not run.counts.groups:
-            return run, views.Page((), None)
-        return run, self._reader.attempts(principal.project_id, run.key, GROUPS)
-
-    def _empty(self, request: Request, principal: Principal) -> Response:
-        host = request.headers.get("host", "")
-        endpoint = f"{request.url.scheme}://{host if _HOST.fullmatch(host) else _HERE}"
-        ids = (secrets.token_hex(8), secrets.token_hex(8))
-        frame = self._guard.frame(principal, "First start", json=f"{RUNS}.json", current="page")
-        return html(
-            EmptyPage(
-                frame,
-                endpoint,
-                keys=frame.session,
-                trace_id=secrets.token_hex(16),
-                spans=first_spans(self._clock.now_ns(), ids),
-            )
-        )
 
     # -- one run ----------------------------------------------------------------------------------
 
@@ -168,22 +112,8 @@ class Answers:
         if len(found.items) == 1:
             return see_other(run_path(found.items[0].key))
         frame = self._guard.frame(principal, f"Trace {text}", current="true")
-        listed = [self._listed(principal, run) for run in found.items]
+        listed = [self._lists.listed(principal, run) for run in found.items]
         return html(trace_page(frame, listed, text))
-
-
-def _filters(asked: dict[str, str]) -> RunFilters:
-    """The filters an address names. Raises BadParameter for a value that none can have."""
-    for name, allowed in _CHOICES.items():
-        if name in asked and asked[name] not in allowed:
-            msg = f"{name}: found {asked[name]!r}; set one of {', '.join(allowed)}"
-            raise BadParameter(msg)
-    least = asked.get("min_attempts")
-    if least is not None and not (least.isascii() and least.isdecimal() and len(least) <= _DIGITS):
-        msg = f"min_attempts: found {least!r}; set a whole number"
-        raise BadParameter(msg)
-    given = {name: asked[name] for name in (*_TEXTS, *_CHOICES) if name in asked}
-    return RunFilters(**given, min_attempts=int(least) if least else None)  # type: ignore[arg-type]
 
 
 def _json(view: object) -> Response:

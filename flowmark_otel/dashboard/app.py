@@ -16,9 +16,19 @@ from flowmark_otel.backend.read import Reader
 from flowmark_otel.clock import Clock, SystemClock
 from flowmark_otel.dashboard.answers import Answers
 from flowmark_otel.dashboard.door import Door
-from flowmark_otel.dashboard.guard import Guard, see_other
+from flowmark_otel.dashboard.guard import Guard
 from flowmark_otel.dashboard.headers import SecurityHeaders
-from flowmark_otel.dashboard.pages.links import LOGIN, LOGOUT, RUNS
+from flowmark_otel.dashboard.lists import Lists
+from flowmark_otel.dashboard.overall import About, Overall
+from flowmark_otel.dashboard.pages.links import (
+    EVIDENCE,
+    HOME,
+    INGEST,
+    LOGIN,
+    LOGOUT,
+    OVERVIEW,
+    RUNS,
+)
 from flowmark_otel.dashboard.pages.records import Viewer, no_viewer
 from flowmark_otel.dashboard.session import Sessions
 from flowmark_otel.model import Principal
@@ -34,21 +44,34 @@ def routes(
     anyone: Principal | None = None,
     trace_url: str | None = None,
     clock: Clock | None = None,
+    about: About | None = None,
 ) -> list[BaseRoute]:
     """The routes of the dashboard (contract, sections 4 and 5).
 
     ``anyone``: for whom everybody reads, so that nobody is asked to sign in; None where reading
     takes a key. ``trace_url``: a trace viewer's address with ``{trace_id}`` and ``{span_id}``.
+    ``about``: what the pages tell of the server itself.
     """
     time = clock or SystemClock()
-    guard = Guard(sessions, anyone)
-    answers = Answers(reader, guard, time, _viewer(trace_url))
+    guard = Guard(sessions, anyone, reader.latest_arrival)
+    lists = Lists(reader, guard, time)
+    overall = Overall(reader, guard, time, about or About())
+    answers = Answers(reader, guard, lists, _viewer(trace_url))
     door = Door(None if anyone else sessions)
     page, json = guard.page, guard.json
     return [
-        _route("/", _home),
-        _route(f"{RUNS}.json", json(answers.runs_json)),
-        _route(RUNS, page(answers.runs)),
+        _route(HOME, page(overall.unless_empty(overall.overview))),
+        _route(f"{OVERVIEW}.json", json(overall.overview_json)),
+        _route(f"{OVERVIEW}.csv", page(overall.overview_csv)),
+        _route(EVIDENCE, page(lists.evidence)),
+        _route(f"{EVIDENCE}.json", json(lists.evidence_json)),
+        _route(f"{EVIDENCE}.csv", page(lists.evidence_csv)),
+        _route(INGEST, page(overall.ingest)),
+        _route(f"{INGEST}.json", json(overall.ingest_json)),
+        _route(f"{INGEST}.csv", page(overall.ingest_csv)),
+        _route(RUNS, page(overall.unless_empty(lists.runs))),
+        _route(f"{RUNS}.json", json(lists.runs_json)),
+        _route(f"{RUNS}.csv", page(lists.runs_csv)),
         _route(f"{RUNS}/{{key}}/attempts.json", json(answers.attempts_json)),
         _route(f"{RUNS}/{{key}}/operations.json", json(answers.operations_json)),
         _route(f"{RUNS}/{{key}}/events.json", json(answers.events_json)),
@@ -65,10 +88,6 @@ def routes(
 
 def _route(path: str, endpoint: Callable[[Request], Response]) -> Route:
     return Route(path, endpoint, methods=["GET"], middleware=_HEADERS)
-
-
-def _home(_request: Request) -> Response:
-    return see_other(RUNS)
 
 
 def _viewer(template: str | None) -> Viewer:

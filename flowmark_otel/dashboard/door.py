@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from flowmark_otel.dashboard.guard import html, see_other
 from flowmark_otel.dashboard.pages.frame import Frame, Link
-from flowmark_otel.dashboard.pages.links import LOGIN, RUNS, own_path
+from flowmark_otel.dashboard.pages.links import HOME, LOGIN, RUNS, own_path
 from flowmark_otel.dashboard.pages.plain import LoginPage, MessagePage
 from flowmark_otel.dashboard.session import COOKIE, Sessions, drop_cookie, own_site, set_cookie
 from flowmark_otel.errors import Forbidden, Unauthenticated, Unavailable
@@ -32,13 +32,13 @@ class Door:
     def form(self, request: Request) -> Response:
         """The form; without authentication there is nothing to sign in to."""
         if self._sessions is None:
-            return see_other(RUNS)
+            return see_other(HOME)
         return html(LoginPage(Frame("Sign in"), own_path(request.query_params.get("next"))))
 
     async def sign_in(self, request: Request) -> Response:
         """Exchange a read key for a session cookie."""
         if self._sessions is None:
-            return see_other(RUNS)
+            return see_other(HOME)
         if not own_site(request):
             return _foreign()
         fields = await _form(request)

@@ -10,7 +10,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from flowmark_otel.backend.read import BadParameter, NotFound
-from flowmark_otel.dashboard.pages.frame import Frame, Link, Page
+from flowmark_otel.backend.views import Arrival
+from flowmark_otel.dashboard.pages.foot import foot
+from flowmark_otel.dashboard.pages.frame import Foot, Frame, Link, Page
 from flowmark_otel.dashboard.pages.links import LOGIN, RUNS, query
 from flowmark_otel.dashboard.pages.plain import HopPage, MessagePage
 from flowmark_otel.dashboard.render import render
@@ -50,9 +52,15 @@ def see_other(path: str) -> RedirectResponse:
 class Guard:
     """Lets a request through to its handler with the principal it reads for."""
 
-    def __init__(self, sessions: Sessions, insecure: Principal | None) -> None:
+    def __init__(
+        self,
+        sessions: Sessions,
+        insecure: Principal | None,
+        latest: Callable[[int], Arrival],
+    ) -> None:
         self._sessions = sessions
         self._insecure = insecure
+        self._latest = latest
 
     def principal(self, request: Request) -> Principal:
         """Who is asking. Raises Unauthenticated or Forbidden."""
@@ -98,6 +106,8 @@ class Guard:
         *,
         json: str | None = None,
         current: str | None = None,
+        tab: str = "runs",
+        carry: str = "",
     ) -> Frame:
         """The frame of a page that a principal sees."""
         return Frame(
@@ -106,7 +116,17 @@ class Guard:
             session=self._insecure is None,
             current=current,
             json=json,
+            tab=tab,
+            carry=carry,
+            foot=self._foot(principal),
         )
+
+    def _foot(self, principal: Principal) -> Foot | None:
+        """How far the evidence reaches; a page without that is better than none."""
+        try:
+            return foot(self._latest(principal.project_id))
+        except Unavailable:
+            return None
 
     def _sign_in(self, request: Request) -> Response:
         here = query(request.url.path, dict(request.query_params))

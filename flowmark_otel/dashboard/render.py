@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from flowmark_otel.dashboard.marks import MARKS, Kind
 from flowmark_otel.dashboard.pages.frame import Page
+from flowmark_otel.dashboard.pages.links import TABS
 from flowmark_otel.dashboard.text import visible
 
 
@@ -46,4 +47,5 @@ def _environment() -> Environment:
     environment.globals["marks"] = MARKS
     environment.globals["kinds"] = Kind
     environment.globals["version"] = _version()
+    environment.globals["tabs"] = TABS
     return environment

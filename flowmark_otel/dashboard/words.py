@@ -37,6 +37,9 @@ FLAGS: Final = {
 }
 
 _DECIMALS: Final = 2
+_HOUR: Final = 3_600
+_DAY: Final = 86_400
+_THOUSAND: Final = 1_000
 _MOST_DECIMALS: Final = 9
 
 
@@ -79,6 +82,56 @@ def took(duration: int) -> str:
             value = duration / size
             return f"{value:,.{2 if value < 10 else 1 if value < 100 else 0}f} {unit}"  # noqa: PLR2004
     return f"{duration} ns" if duration else "0 s"
+
+
+def lasted(duration: int) -> str:
+    """A duration of any length: ``41.4 s``, ``3 min 58 s``, ``2 h 54 min``, ``3 d 4 h``."""
+    if duration < 60 * SECOND:
+        return took(duration)
+    whole = duration // SECOND
+    if whole < _HOUR:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    if whole < _DAY:
+        return f"{whole // _HOUR} h {whole % _HOUR // 60:02d} min"
+    return f"{whole // _DAY:,} d {whole % _DAY // _HOUR} h"
+
+
+def ago(duration: int) -> str:
+    """The same in whole seconds: ``0 s``, ``19 s``."""
+    whole = max(duration, 0) // SECOND
+    return f"{whole} s" if whole < 60 else lasted(whole * SECOND)  # noqa: PLR2004
+
+
+def percent(numerator: int, denominator: int) -> str:
+    """``9.5%``; nothing but nought reads ``0%``, and nothing but all ``100%``."""
+    if not denominator:
+        return NOTHING
+    if numerator in (0, denominator):
+        return "100%" if numerator else "0%"
+    share = f"{100 * numerator / denominator:.1f}"
+    return {"0.0": "<0.1%", "100.0": ">99.9%"}.get(share, f"{share}%")
+
+
+def per_hundred(numerator: int, denominator: int) -> str:
+    """``6.0``, of each hundred."""
+    return f"{100 * numerator / denominator:,.1f}" if denominator else NOTHING
+
+
+def ratio(numerator: int, denominator: int) -> str:
+    """``1.10``."""
+    return f"{numerator / denominator:,.2f}" if denominator else NOTHING
+
+
+def size(count: int) -> str:
+    """Bytes as people say them, in powers of a thousand: ``718 bytes``, ``22.4 MB``."""
+    if count < _THOUSAND:
+        return f"{count:,} bytes"
+    value = count / _THOUSAND
+    for unit in ("kB", "MB", "GB"):
+        if value < _THOUSAND:
+            return f"{value:,.1f} {unit}"
+        value /= _THOUSAND
+    return f"{value:,.1f} TB"
 
 
 def several(count: int, one: str, many: str | None = None) -> str:

@@ -192,6 +192,7 @@ class Server:
                 anyone=anyone,
                 trace_url=self._options.trace_url,
                 clock=self._clock,
+                about=dashboard.About(self._options.retain, lambda: self.grpc_address),
             ),
         ]
 

@@ -67,7 +67,7 @@ class Visitor:
 
     def sign_in(self, key: str) -> None:
         """Sign in with a read key, which leads to the runs."""
-        self.open("/login")
+        self.open("/login?next=%2Fruns")
         self.page.get_by_label("Read key").fill(key)
         self.page.get_by_role("button", name="Sign in").click()
         self.page.wait_for_url(f"{self.base}/runs")

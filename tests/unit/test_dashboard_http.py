@@ -307,7 +307,7 @@ def test_signing_in_leads_to_no_other_site(site: Site, target: str) -> None:
     """D5: the way back is a path of this server."""
     sent = {"key": site.read_key, "next": target}
     answer = site.client().post("/login", data=sent, headers=HERE)
-    assert answer.headers["location"] == "/runs"
+    assert answer.headers["location"] == "/"
 
 
 def test_a_link_from_another_site_goes_one_step_inside(site: Site) -> None:
@@ -341,7 +341,7 @@ def test_where_nobody_needs_a_key_nobody_signs_in(site: Site) -> None:
     text = client.get("/runs").text
     assert "crm.sync" in text
     assert "Sign out" not in text
-    assert client.get("/login").headers["location"] == "/runs"
+    assert client.get("/login").headers["location"] == "/"
 
 
 def test_large_runs_are_paged(site: Site) -> None:

@@ -19,6 +19,9 @@ MOST_RUNS: Final = 250
 MOST_EVENTS: Final = 5_000
 """Clocks are compared over so many events of so many runs, the latest of the project."""
 
+MOST_LATEST: Final = 100
+"""Runs among which the latest arrival is looked for on every page."""
+
 _MOST_COUNTED: Final = 100_000
 _counters = derived.counters.c
 _events = schema.events.c
@@ -66,6 +69,19 @@ def ingest(connection: Connection, project_id: int, now: int) -> views.Ingest:
         latest_evidence=None if latest is None else Time(latest),
         waiting_runs=connection.execute(select(func.count()).select_from(waiting)).scalar_one(),
     )
+
+
+def latest_arrival(connection: Connection, project_id: int, now: int) -> views.Arrival:
+    """The latest arrival for any of the runs that began to arrive last; ``now`` as above."""
+    latest = (
+        select(_runs.last_received_at)
+        .where(_runs.project_id == project_id)
+        .order_by(_runs.first_received_at.desc(), _runs.id.desc())
+        .limit(MOST_LATEST)
+        .subquery("latest")
+    )
+    received_at = connection.execute(select(func.max(latest.c.last_received_at))).scalar()
+    return views.Arrival(None if received_at is None else Time(received_at), Time(now))
 
 
 def _ascending(one: DbRow) -> DbRow:

@@ -15,6 +15,7 @@ from flowmark_otel.backend.read.problems import EvidenceFilters
 from flowmark_otel.backend.store.reading import READ_SECONDS, snapshot
 from flowmark_otel.backend.summary.spans import DAY, MINUTE
 from flowmark_otel.backend.views import (
+    Arrival,
     EventView,
     EvidenceItem,
     GroupView,
@@ -71,6 +72,11 @@ class Reader:
         self._clock = clock or SystemClock()
         self._open_after_ns = open_after_ns
         self._seconds = seconds
+
+    @property
+    def open_after_ns(self) -> int:
+        """Nanoseconds after its arrival that what has no end is listed as open."""
+        return self._open_after_ns
 
     def runs(
         self,
@@ -183,6 +189,11 @@ class Reader:
         """What arrived, from whom, and what holds it."""
         with self._snapshot() as connection:
             return intake.ingest(connection, project_id, self._clock.now_ns())
+
+    def latest_arrival(self, project_id: int) -> Arrival:
+        """How far the evidence reaches; cheap enough for every page."""
+        with self._snapshot() as connection:
+            return intake.latest_arrival(connection, project_id, self._clock.now_ns())
 
     def trace(
         self,

@@ -18,7 +18,7 @@ from flowmark_otel.backend.views.figures import (
     RunStatuses,
     Verdicts,
 )
-from flowmark_otel.backend.views.ingest import EventCount, Ingest, SenderStats
+from flowmark_otel.backend.views.ingest import Arrival, EventCount, Ingest, SenderStats
 from flowmark_otel.backend.views.json import Time, jsonable, rfc3339
 from flowmark_otel.backend.views.runs import (
     AttemptFields,
@@ -41,6 +41,7 @@ from flowmark_otel.backend.views.runs import (
 
 __all__ = [
     "Amplification",
+    "Arrival",
     "AttemptFields",
     "AttemptView",
     "Bucket",

@@ -23,6 +23,17 @@ class EventCount:
 
 
 @dataclass(frozen=True, slots=True)
+class Arrival:
+    """How far the evidence of a project reaches: at least to ``received_at``, null without any.
+
+    ``read_at`` is this backend's clock.
+    """
+
+    received_at: Time | None
+    read_at: Time
+
+
+@dataclass(frozen=True, slots=True)
 class SenderStats:
     """Who sent, and how its clock and its way here compare with this backend's clock.
 

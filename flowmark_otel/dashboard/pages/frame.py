@@ -8,12 +8,26 @@ from typing import ClassVar, NamedTuple, Protocol
 from flowmark_otel.dashboard.marks import Kind
 
 
+class Foot(NamedTuple):
+    """How far the evidence reaches: the latest arrival, in full for the tooltip, and how long ago.
+
+    All three are None while there is none.
+    """
+
+    reaches: str | None = None
+    title: str | None = None
+    behind: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Frame:
     """The frame of a page.
 
     ``project`` is None where nobody has signed in; ``session``: whether there is one to leave
-    (there is none without authentication). ``json``: where the same answer is as JSON.
+    (there is none without authentication). ``json``: where the same answer is as JSON. ``tab``:
+    the view in the navigation; ``current``: ``page`` where it is that very view, ``true`` below it,
+    None where it is neither. ``carry``: the query that takes the time range along, with its ``?``.
+    ``foot`` is None where the store could not be asked.
     """
 
     title: str
@@ -21,7 +35,9 @@ class Frame:
     session: bool = False
     current: str | None = None
     json: str | None = None
-    foot: str = "All times UTC."
+    tab: str = "runs"
+    carry: str = ""
+    foot: Foot | None = None
 
 
 class Page(Protocol):
@@ -62,6 +78,22 @@ class Fact(NamedTuple):
     code: bool = False
     time: str | None = None
     muted: bool = False
+
+
+class Choice(NamedTuple):
+    """One choice of several; ``value`` is what the address says, empty for no choice."""
+
+    value: str
+    text: str
+    chosen: bool
+
+
+class Way(NamedTuple):
+    """A choice that is a link."""
+
+    text: str
+    href: str
+    chosen: bool
 
 
 class Piece(NamedTuple):

@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 from urllib.parse import quote, urlencode
 
+HOME = "/"
 RUNS = "/runs"
+EVIDENCE = "/evidence"
+INGEST = "/ingest"
+OVERVIEW = "/overview"
+"""Where the overview's JSON and CSV are; the page itself is at ``HOME``."""
 LOGIN = "/login"
 LOGOUT = "/logout"
+
+TABS: Final = (
+    ("overview", HOME, "Overview"),
+    ("runs", RUNS, "Runs"),
+    ("evidence", EVIDENCE, "Evidence"),
+    ("ingest", INGEST, "Ingest"),
+)
+"""The views of the navigation: name, address, word."""
 
 
 def run_path(key: str) -> str:
@@ -36,7 +50,7 @@ def _segment(text: str) -> str:
 
 
 def own_path(target: str | None) -> str:
-    """A path of this server to go on to; anything else leads to the runs (no open redirect)."""
+    """A path of this server to go on to; anything else leads home (no open redirect)."""
     if not target or not target.startswith("/") or target.startswith(("//", "/\\")):
-        return RUNS
-    return target if target.isprintable() and "\\" not in target else RUNS
+        return HOME
+    return target if target.isprintable() and "\\" not in target else HOME

@@ -24,8 +24,9 @@ class FirstSpan:
 class EmptyPage:
     """How to send a first span to this very server.
 
-    ``endpoint``: its address as the reader's browser knows it. ``keys``: whether a key is needed.
-    Times are epoch nanoseconds.
+    ``endpoint``: its address as the reader's browser knows it; ``grpc``: that of OTLP over gRPC.
+    ``keys``: whether a key is needed. ``refused``: events that were sent and not accepted. Times
+    are epoch nanoseconds.
     """
 
     template: ClassVar[str] = "empty.html"
@@ -34,6 +35,8 @@ class EmptyPage:
     keys: bool
     trace_id: str
     spans: tuple[FirstSpan, ...]
+    grpc: str | None = None
+    refused: int = 0
 
 
 @dataclass(frozen=True, slots=True)

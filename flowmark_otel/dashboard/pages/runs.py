@@ -11,15 +11,28 @@ from flowmark_otel.backend import views
 from flowmark_otel.dashboard import words
 from flowmark_otel.dashboard.marks import Kind, word
 from flowmark_otel.dashboard.pages import facts
-from flowmark_otel.dashboard.pages.frame import Frame, Link, State
+from flowmark_otel.dashboard.pages.frame import Choice, Frame, Link, State, Way
 from flowmark_otel.dashboard.pages.links import RUNS, query, run_path
 from flowmark_otel.dashboard.pages.sentence import RUN_MARKS
+from flowmark_otel.dashboard.pages.ways import last_choices, range_ways
 from flowmark_otel.dashboard.places import Folded, fold, places
+from flowmark_otel.dashboard.ranges import Range
 
 GROUPS: Final = 4
 """Groups of a run whose strips a list draws; the rest is a number."""
 
 _RESULTS: Final = 3
+
+_TEXTS: Final = (
+    ("operation", "Operation"),
+    ("group_id", "Group id"),
+    ("run_id", "Run id"),
+    ("trace_id", "Trace id"),
+)
+_SELECTS: Final = (
+    ("has_retries", "Retries", {"true": "an attempt above 1 is known", "false": "none known"}),
+    ("origin", "Sent by", {"server": "servers", "browser": "browsers"}),
+)
 
 _PROBLEMS: Final = {
     "gap": "gap",
@@ -58,16 +71,28 @@ class RunRow(NamedTuple):
     retried_by: tuple[Link, ...]
 
 
-class Choice(NamedTuple):
-    """One choice of a filter."""
+class Text(NamedTuple):
+    """A filter that takes a text."""
 
+    name: str
+    label: str
     value: str
-    text: str
-    chosen: bool
+    placeholder: str = ""
+
+
+class Select(NamedTuple):
+    """A filter with a closed set of values."""
+
+    name: str
+    label: str
+    choices: tuple[Choice, ...]
 
 
 class Filters(NamedTuple):
-    """The filters as the form shows them: what the address says, nothing else."""
+    """The filters as the form shows them: what the address says, nothing else.
+
+    ``further`` are those few need, folded away unless one of them is set (``unfolded``).
+    """
 
     workflow: str
     status: tuple[Choice, ...]
@@ -76,6 +101,12 @@ class Filters(NamedTuple):
     min_attempts: str
     error_code: str
     q: str
+    last: tuple[Choice, ...]
+    since: str
+    until: str
+    texts: tuple[Text, ...]
+    selects: tuple[Select, ...]
+    unfolded: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +120,8 @@ class RunsPage:
     filtered: bool
     newest: str | None
     older: str | None
+    ranges: tuple[Way, ...] = ()
+    csv: str | None = None
     trace_id: str | None = None
 
 
@@ -102,16 +135,20 @@ def runs_page(
     *,
     following: str | None,
     asked: Mapping[str, str],
+    range_: Range | None = None,
 ) -> RunsPage:
     """The context of the list, from the answers of the API. ``asked``: the query as given."""
     filters = {name: value for name, value in asked.items() if name != "cursor"}
+    time = range_ or Range(None, None, None, {})
     return RunsPage(
         frame=frame,
         rows=tuple(_row(run, groups) for run, groups in listed),
-        filters=_filters(asked),
+        filters=_filters(asked, time),
         filtered=any(filters.values()),
         newest=query(RUNS, filters) if asked.get("cursor") else None,
         older=query(RUNS, {**filters, "cursor": following}) if following else None,
+        ranges=range_ways(RUNS, time, filters, anytime=True),
+        csv=query(f"{RUNS}.csv", filters) if listed else None,
     )
 
 
@@ -121,19 +158,32 @@ def trace_page(frame: Frame, listed: Sequence[Listed], trace_id: str) -> RunsPag
     return RunsPage(frame, rows, None, filtered=True, newest=None, older=None, trace_id=trace_id)
 
 
-def _filters(asked: Mapping[str, str]) -> Filters:
+def _filters(asked: Mapping[str, str], time: Range) -> Filters:
+    texts = tuple(Text(name, label, asked.get(name, "")) for name, label in _TEXTS)
+    selects = tuple(
+        Select(name, label, select_choices(values, asked.get(name, "")))
+        for name, label, values in _SELECTS
+    )
+    further = [*(name for name, _ in _TEXTS), *(name for name, _, _ in _SELECTS)]
     return Filters(
         asked.get("workflow", ""),
-        _choices(words.RUN_STATUSES, asked.get("status", "")),
-        _choices(words.VERDICTS, asked.get("verdict", "")),
-        _choices(_PROBLEMS, asked.get("problem", "")),
+        select_choices(words.RUN_STATUSES, asked.get("status", "")),
+        select_choices(words.VERDICTS, asked.get("verdict", "")),
+        select_choices(_PROBLEMS, asked.get("problem", "")),
         asked.get("min_attempts", ""),
         asked.get("error_code", ""),
         asked.get("q", ""),
+        last_choices(time),
+        asked.get("since", ""),
+        asked.get("until", ""),
+        texts,
+        selects,
+        any(name in asked for name in (*further, "since", "until")),
     )
 
 
-def _choices(values: Mapping[str, str], chosen: str) -> tuple[Choice, ...]:
+def select_choices(values: Mapping[str, str], chosen: str) -> tuple[Choice, ...]:
+    """The choices of a filter, "any" first."""
     return (
         Choice("", "any", not chosen),
         *(Choice(value, text, value == chosen) for value, text in values.items()),
@@ -167,7 +217,7 @@ def _row(run: views.RunView, groups: views.Page[views.GroupView]) -> RunRow:
         started=None if run.started_at is None else words.clock(run.started_at)[:8],
         started_day=None if run.started_at is None else words.day(run.started_at),
         started_title=None if run.started_at is None else views.rfc3339(run.started_at),
-        took=None if run.duration_ns is None else words.took(run.duration_ns),
+        took=None if run.duration_ns is None else words.lasted(run.duration_ns),
         retry_of=_short(references.retry_of, run.retry_of.run_id if run.retry_of else ""),
         unresolved=run.retry_of.run_id if run.retry_of and references.unresolved else None,
         retried_by=tuple(
