@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
@@ -161,7 +162,8 @@ def _learn(
     if _is_fixed(span):
         if not isinstance(example, Envelope) or not _is_example(span, example, part):
             return
-        shape = Shape(span, example)
+        with suppress(Exception):  # a defect here must not cost the events of this span
+            shape = Shape(span, example)
     if len(shapes) >= _MAX_SHAPES:
         shapes.clear()
     shapes[keys] = shape
@@ -195,20 +197,16 @@ def _is_example(span: Span, event: Envelope, part: str) -> bool:
     # Whether an error code can be derived depends on more than the keys.
     if names.ERROR_CODE in carried and names.ERROR_CODE not in given:
         return False
+    # A start is kept with the start fields of a run as well: there must be none.
+    scopes = CARRIED_BY[part] if is_end else CARRIED_BY[part] | _RUN_START
     for key, value in given.items():
-        if key in carried:
-            # A value that is carried as another type says nothing of the type that is usual.
-            if type(value) is not type(carried[key]) or type(value) not in _TYPES:
-                return False
-        elif is_end and key == names.ERROR_TYPE:
+        rule = rule_of(key)
+        is_ours = rule.scope in scopes if rule is not None else is_end and key == names.ERROR_TYPE
+        if is_ours != (key in carried):
             return False
-        else:
-            rule = rule_of(key)
-            # A start is kept with the start fields of a run as well: there are none.
-            if rule is not None and rule.scope in (
-                CARRIED_BY[part] if is_end else CARRIED_BY[part] | _RUN_START
-            ):
-                return False
+        # A value that is carried as another type says nothing of the type that is usual.
+        if is_ours and (type(value) is not type(carried[key]) or type(value) not in _TYPES):
+            return False
     return True
 
 

@@ -57,6 +57,9 @@ KEYS = (
     names.ERROR_TYPE,
     names.RUN_OUTCOME,
     names.RECORD_TYPE,
+    names.DEFAULTED,
+    names.DURATION_NS,
+    names.EVENT_ID,
     "flowmark.unknown",
     "http.request.method",
 )
@@ -173,6 +176,7 @@ COMPLETE: Attributes = {
         {**COMPLETE, names.ERROR_CODE: "DOWN Bearer abcdefgh", names.ERROR_RETRYABLE: True},
         {**COMPLETE, names.ERROR_TYPE: "OSError", names.ATTEMPT_TIME_READ: True},
         {**COMPLETE, "http.request.method": "POST", names.CORRELATION_ID: 7},
+        {**COMPLETE, names.EVENT_ID: "of another"},
     ],
 )
 @pytest.mark.parametrize("early", [True, False])
@@ -209,6 +213,32 @@ def test_a_value_of_another_kind_takes_the_plain_path(odd: Attributes) -> None:
     for attributes in (COMPLETE, COMPLETE, COMPLETE | odd, COMPLETE):
         _ended(kept.tracer.start_span("push"), attributes)
     assert kept.sink.quick == 4
+    agreed(kept)
+
+
+@pytest.mark.parametrize("key", [names.DEFAULTED, names.DURATION_NS])
+def test_names_of_what_events_carry_are_no_keys_of_spans(key: str) -> None:
+    """Contract, section 1: what stands there is not carried, and hinders nothing."""
+    kept = capturing()
+    for _ in range(3):
+        _ended(kept.tracer.start_span("push"), {**PAIR, key: "x"})
+        _ended(kept.tracer.start_span("push"), {**PAIR, key: 7})
+    assert len(kept.sink.envelopes) == 12
+    agreed(kept)
+
+
+@pytest.mark.usefixtures("unknown")
+def test_a_defect_of_learning_costs_no_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    """E1: what the fast path cannot learn is recorded by the plain one."""
+
+    def refuse(key: str) -> None:
+        raise KeyError(key)
+
+    monkeypatch.setattr("flowmark_otel.fast.shapes.column_of", refuse)
+    kept = capturing()
+    for _ in range(2):
+        _ended(kept.tracer.start_span("push"), COMPLETE)
+    assert kept.sink.quick == 0
     agreed(kept)
 
 
