@@ -214,6 +214,9 @@ def test_what_is_forgotten_leaves_nothing(
         ):
             rows = select(func.count()).select_from(table).where(column.in_(of))
             assert connection.execute(rows).scalar_one() == 0
+        named = derived.terms.c.kind.in_(("workflow", "operation", "error_code"))
+        for names_ in (terms.where(named), series):
+            assert connection.execute(names_).all() == []
 
 
 def test_the_parts_of_a_time_are_whole() -> None:

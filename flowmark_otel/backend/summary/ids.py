@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
 
-from sqlalchemy import Connection, Table, insert, select
+from sqlalchemy import Connection, Table, delete, exists, insert, select
 
-from flowmark_otel.backend.store import derived
-from flowmark_otel.backend.summary.folding import Term
+from flowmark_otel.backend.evidence import chunks
+from flowmark_otel.backend.store import derived, schema
+from flowmark_otel.backend.summary.folding import ERROR_CODE, OPERATION, WORKFLOW, Term
 
 Series: TypeAlias = tuple[str, str, str]
 """Origin, workflow, operation name; of all runs of an origin the last two are empty."""
 
 _REMEMBERED: Final = 50_000
+_REMOVAL: Final = "names_removal"  # a row of meta that changes when names are removed
 _TERM: Final = ("kind", "value")
 _SERIES: Final = ("origin", "workflow", "operation")
 
@@ -20,11 +24,22 @@ _SERIES: Final = ("origin", "workflow", "operation")
 class Ids:
     """Owned by whoever folds, one transaction after the other.
 
-    ``forget`` must follow a rollback: ids that were given since may be gone.
+    ``begin`` must come first in a transaction, ``forget`` must follow a rollback: ids that are
+    remembered may be gone.
     """
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, int, tuple[str, ...]], int] = {}
+        self._removal: str | None = None
+
+    def begin(self, connection: Connection) -> None:
+        """Remember nothing from before the latest removal of names, by whatever process."""
+        latest = connection.execute(
+            select(schema.meta.c.value).where(schema.meta.c.name == _REMOVAL)
+        ).scalar()
+        if latest != self._removal:
+            self.forget()
+            self._removal = latest
 
     def forget(self) -> None:
         """Remember nothing."""
@@ -63,3 +78,30 @@ class Ids:
                 self.forget()
             self._known[key] = found = int(found or 0)
         return found
+
+
+def remove_unused(connection: Connection, terms: Iterable[int], series: Iterable[int] = ()) -> None:
+    """Remove those terms and series of which nothing is kept any more: names are evidence too.
+
+    Terms that are no names stay: there are few, and they come back.
+    """
+    removed = 0
+    for some in chunks(terms):
+        table = derived.terms
+        used = exists().where(derived.postings.c.term == table.c.id)
+        named = (table.c.id.in_(some), table.c.kind.in_((WORKFLOW, OPERATION, ERROR_CODE)))
+        removed += connection.execute(delete(table).where(*named, ~used)).rowcount
+    for some in chunks(series):
+        table = derived.series
+        summed = exists().where(derived.rollups.c.series == table.c.id)
+        spread = exists().where(derived.rollup_values.c.series == table.c.id)
+        gone = (table.c.id.in_(some), ~summed, ~spread)
+        removed += connection.execute(delete(table).where(*gone)).rowcount
+    if removed:
+        note_removal(connection)
+
+
+def note_removal(connection: Connection) -> None:
+    """Let all who remember ids know that some are gone."""
+    connection.execute(delete(schema.meta).where(schema.meta.c.name == _REMOVAL))
+    connection.execute(insert(schema.meta).values(name=_REMOVAL, value=uuid.uuid4().hex))

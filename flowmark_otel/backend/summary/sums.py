@@ -57,6 +57,11 @@ class Sums:
         """Count a run no longer, as it was kept."""
         self.add(run.first_received_at, run.origin, run.workflow, run.tallies, run.values, -1)
 
+    def series(self, connection: Connection, ids: Ids) -> set[int]:
+        """The series that there are differences of, by id."""
+        named = {series for _, series in (*self._tallies, *self._values)}
+        return {ids.series(connection, self._project_id, series) for series in named}
+
     def write(self, connection: Connection, ids: Ids) -> None:
         """Add all differences to what is stored."""
         rows: dict[_Key, Counter[str]] = {}

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Final, Protocol, TypeVar
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Engine
 
+from flowmark_otel.backend.store.reading import snapshot
 from flowmark_otel.backend.summary.ids import Ids
-from flowmark_otel.backend.summary.writing import Folded, Place, fold_stale
+from flowmark_otel.backend.summary.writing import Folded, Place, fold_stale, stale_runs
 from flowmark_otel.clock import Clock, SystemClock
 from flowmark_otel.errors import Unavailable
 
@@ -28,7 +29,12 @@ _logger = logging.getLogger(__name__)
 
 
 class Writing(Protocol):
-    """A store, as far as it is written by jobs."""
+    """A store, as far as it is asked and written by jobs."""
+
+    @property
+    def engine(self) -> Engine:
+        """Where connections that read come from."""
+        ...
 
     def write(self, job: Callable[[Connection], T]) -> Future[T]:
         """Run a job in a transaction of its own."""
@@ -69,7 +75,8 @@ class Summariser:
         failing = False
         while not self._stopping.is_set():
             try:
-                folded, pause = self._fold()
+                # Asked of a reader: a store that rests is not locked again and again.
+                folded, pause = self._fold() if self._is_stale() else (0, 0.0)
                 failing = False
             except Unavailable as error:
                 folded, pause = 0, FAILED_SECONDS
@@ -84,13 +91,19 @@ class Summariser:
                 failing = True
             self._stopping.wait(pause if folded or failing else IDLE_SECONDS)
 
+    def _is_stale(self) -> bool:
+        with snapshot(self._store.engine) as connection:
+            return connection.execute(stale_runs(None).limit(1)).first() is not None
+
     def _fold(self) -> tuple[int, float]:
         """One transaction: how many runs, and how long to leave the writer to others."""
         asked = self._clock.monotonic()
-        started = asked
+        started = 0.0
 
         def job(connection: Connection) -> Folded:
             nonlocal started
+            if started:
+                self._ids.forget()  # run again: what the first run gave was rolled back
             started = self._clock.monotonic()
             return fold_stale(connection, self._ids, self._last)
 

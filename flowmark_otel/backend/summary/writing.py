@@ -27,7 +27,7 @@ from flowmark_otel.backend.evidence import DbRow, chunks
 from flowmark_otel.backend.store import derived, schema
 from flowmark_otel.backend.summary import search
 from flowmark_otel.backend.summary.folding import Summary, summarise
-from flowmark_otel.backend.summary.ids import Ids
+from flowmark_otel.backend.summary.ids import Ids, note_removal, remove_unused
 from flowmark_otel.backend.summary.stored import Kept, kept, pack
 from flowmark_otel.backend.summary.sums import Sums
 
@@ -55,7 +55,8 @@ def fold_stale(connection: Connection, ids: Ids, after: Place | None = None) -> 
     """Fold some stale runs: the first after a place, so that each project has its turn."""
     if not _alone(connection):
         return Folded(0, None)
-    stale = connection.execute(stale_runs(after)).all()
+    ids.begin(connection)
+    stale = connection.execute(stale_runs(after).with_for_update(skip_locked=True)).all()
     rows = _affordable(connection, stale)
     by_project: dict[int, list[DbRow]] = {}
     for row in rows:
@@ -73,7 +74,7 @@ def stale_runs(after: Place | None) -> Select[Any]:
     statement = select(schema.runs).where(_STALE).order_by(*order).limit(AT_ONCE)
     if after is not None:
         statement = statement.where(tuple_(*order) > tuple_(*after))
-    return statement.with_for_update(skip_locked=True)
+    return statement
 
 
 def forget(connection: Connection, runs: Sequence[int]) -> None:
@@ -96,6 +97,8 @@ def forget(connection: Connection, runs: Sequence[int]) -> None:
             connection.execute(
                 delete(derived.summaries).where(derived.summaries.c.run.in_(list(known)))
             )
+            terms = {term for one in known.values() for term in one.terms}
+            remove_unused(connection, terms, sums.series(connection, ids))
         _mark_referrers(connection, [row.key for row in rows])
 
 
@@ -111,6 +114,7 @@ def start_over(connection: Connection) -> None:
         derived.series,
     ):
         connection.execute(delete(table))
+    note_removal(connection)
     connection.execute(update(schema.runs).values(stale=1))
 
 
@@ -169,6 +173,7 @@ def _fold(connection: Connection, ids: Ids, project_id: int, rows: Sequence[DbRo
             sums.take(before)
         written.append(_row(row, summary, terms))
     _write(connection, removed, added)
+    remove_unused(connection, {one["term"] for one in removed})
     search.remove(connection, outdated)
     search.add(connection, bodies)
     sums.write(connection, ids)
