@@ -12,7 +12,7 @@ from flowmark_otel.backend.read import RunFilters
 from flowmark_otel.backend.summary import words
 from flowmark_otel.backend.summary.worker import fold_all
 from tests.conftest import STORES
-from tests.support.history import Ingested, ingested, operation_of, span
+from tests.support.history import Ingested, attempt, ingested, operation_of, span
 
 NAMES = (
     *("\u00dcberweisung", "naive caf\u00e9", "\u65e5\u672c\u8a9e \u30c6\u30ad\u30b9", "a_b-c.d/e"),
@@ -71,6 +71,16 @@ def test_syntax_is_text(texts: Texts) -> None:
     assert found(texts.store, "NOT") == ["NEAR AND OR NOT"]
     assert found(texts.store, "body:x") == ["body:x"]
     assert found(texts.store, "x'y") == ["x'y\"z\\"]
+
+
+def test_a_long_run_is_found_by_each_of_its_groups(texts: Texts) -> None:
+    """Contract, section 5: a word that a run repeats hides none of those beside it."""
+    spans = [span(number, attempt(f"long-{number}", 1), trace=7) for number in range(1, 401)]
+    texts.store.send(*spans)
+    for _ in range(2):
+        for asked, number in (("long-1", 1), ("long-399", 1), ("long 400", 1), ("long-401", 0)):
+            assert len(texts.store.reader.runs(1, RunFilters(q=asked)).items) == number
+        fold_all(texts.store.store)
 
 
 @given(st.text(), st.text())

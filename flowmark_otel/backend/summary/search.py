@@ -27,15 +27,19 @@ _LATEST: Final = {
     _SQLITE: text(
         "SELECT rowid FROM search WHERE search MATCH :asked ORDER BY rowid DESC LIMIT :most"
     ),
-    "postgresql": text("SELECT run FROM search WHERE body @@ CAST(:asked AS tsquery) LIMIT :most"),
+    # A vector keeps few places of a word, so it finds the words, and the body tells the phrases.
+    "postgresql": text(
+        "SELECT search.run FROM search JOIN summaries ON summaries.run = search.run"
+        " WHERE search.body @@ CAST(:asked AS tsquery)"
+        " AND ' ' || summaries.body LIKE ALL (:patterns) LIMIT :most"
+    ),
 }
-_BETWEEN: Final = {
+_AMONG: Final = {
     _SQLITE: text(
         "SELECT rowid FROM search WHERE search MATCH :asked AND rowid BETWEEN :first AND :last"
     ),
     "postgresql": text(
-        "SELECT run FROM search WHERE run BETWEEN :first AND :last"
-        " AND body @@ CAST(:asked AS tsquery)"
+        "SELECT run FROM summaries WHERE run = ANY(:runs) AND ' ' || body LIKE ALL (:patterns)"
     ),
 }
 
@@ -70,10 +74,11 @@ def some(connection: Connection, phrases: Sequence[Sequence[str]], most: int) ->
 def among(
     connection: Connection, phrases: Sequence[Sequence[str]], runs: Iterable[int]
 ) -> set[int]:
-    """Those of some runs, close to each other by ``runs.id``, in which all phrases occur."""
+    """Those of some runs in which all phrases occur."""
     found: set[int] = set()
     for chunk in chunks(sorted(runs)):
-        found.update(_run(connection, _BETWEEN, phrases, first=chunk[0], last=chunk[-1]))
+        given = {"first": chunk[0], "last": chunk[-1], "runs": list(chunk)}
+        found.update(_run(connection, _AMONG, phrases, **given))
     return found
 
 
@@ -81,11 +86,15 @@ def _run(
     connection: Connection,
     statements: dict[str, TextClause],
     phrases: Sequence[Sequence[str]],
-    **given: int,
+    **given: object,
 ) -> list[int]:
     dialect = connection.dialect.name
-    asked = _match(phrases) if dialect == _SQLITE else _query(phrases)
-    return list(connection.execute(statements[dialect], {"asked": asked, **given}).scalars())
+    given["asked"] = _match(phrases) if dialect == _SQLITE else _query(phrases)
+    # Words are of letters and digits alone: none is a sign of LIKE's.
+    given["patterns"] = [f"% {' '.join(phrase)}%" for phrase in phrases]
+    statement = statements[dialect]
+    wanted = statement.compile().params.keys()
+    return list(connection.execute(statement, {name: given[name] for name in wanted}).scalars())
 
 
 def _match(phrases: Sequence[Sequence[str]]) -> str:
@@ -94,17 +103,12 @@ def _match(phrases: Sequence[Sequence[str]]) -> str:
 
 
 def _query(phrases: Sequence[Sequence[str]]) -> str:
-    quoted = [" <-> ".join(f"'{word}'" for word in phrase) for phrase in phrases]
-    return " & ".join(f"({phrase}:*)" for phrase in quoted)
-
-
-def _vector(body: str) -> str:
-    places: dict[str, list[int]] = {}
-    for place, word in enumerate(body.split(), 1):
-        places.setdefault(word, []).append(place)
-    return " ".join(
-        f"'{word}':{','.join(map(str, at[:_MOST_PLACES]))}" for word, at in places.items()
+    """The words of the phrases as tsquery reads them; the last word of each may go on."""
+    return " & ".join(
+        " & ".join([*(f"'{word}'" for word in phrase[:-1]), f"'{phrase[-1]}':*"])
+        for phrase in phrases
     )
 
 
-_MOST_PLACES: Final = 255  # of one word; PostgreSQL keeps no more
+def _vector(body: str) -> str:
+    return " ".join(f"'{word}'" for word in dict.fromkeys(body.split()))
