@@ -28,10 +28,9 @@ RUN = "run-name-00000000"
 GROUP = "batch-00000000"
 MISSING = "gone-00000000"
 WORKFLOWS = ("crm.sync", "booking.confirm", "invoice.send", "stock.import", "mail.out")
-COMMON = 1000
-"""Of so many runs one is of each rare kind."""
-
 RARE = ("failed", "open", "conflict", "gap", "unresolved", "many", "code")
+"""One run in 49 is of each of these kinds: a page of them is full in the small store too."""
+
 _TABLES = (schema.runs, schema.events, schema.occurrences, schema.rejections)
 
 
@@ -86,10 +85,10 @@ def _templates(path: Path) -> dict[str, Template]:
 
 def _kinds(templates: dict[str, Template], runs: int) -> Iterator[tuple[int, Template]]:
     for run in range(runs):
-        place = run % COMMON
+        place = run % (7 * len(RARE))
         shape = "retried" if place % 3 == 0 else "plain"
-        if place % 100 == 50:
-            shape = RARE[place // 100 % len(RARE)]
+        if place % 7 == 5:
+            shape = RARE[place // 7 % len(RARE)]
         yield run, templates[shape]
 
 

@@ -31,8 +31,8 @@ from flowmark_otel.backend.summary.ids import Ids, note_removal, remove_unused
 from flowmark_otel.backend.summary.stored import Kept, kept, pack
 from flowmark_otel.backend.summary.sums import Sums
 
-AT_ONCE: Final = 200  # runs; ingest waits for a transaction of so many
-OCCURRENCES_AT_ONCE: Final = 5000
+AT_ONCE: Final = 100  # runs; ingest waits for a transaction of so many
+OCCURRENCES_AT_ONCE: Final = 2500
 _ONLY_ONE: Final = 0x666C6F77  # the key of an advisory lock: "flow"
 _runs = schema.runs.c
 _STALE: Final = text("runs.stale = 1")
