@@ -85,8 +85,12 @@ class _Finder:
         self._project_id = project_id
         self._wanted = wanted
         self._phrases = None if wanted.q is None else words.phrases_of(wanted.q)
+        number = sum(map(len, self._phrases or ()))
         if self._phrases == []:
             msg = f"q: found {wanted.q!r}; set a text with a letter or a digit to look for"
+            raise BadParameter(msg)
+        if number > words.MOST_ASKED:
+            msg = f"q: found {number} words; set at most {words.MOST_ASKED}"
             raise BadParameter(msg)
 
     def page(self, position: Position | None, limit: int) -> Found:

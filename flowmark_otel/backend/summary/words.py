@@ -15,7 +15,9 @@ from typing import Final
 MOST_WORDS: Final = 10_000
 """Of one run so many words are kept; a run of more is not found by those beyond."""
 
-MOST_ASKED: Final = 32
+MOST_ASKED: Final = 64
+"""So many words of one question are looked for; what has more is refused."""
+
 _LONGEST: Final = 1000  # bytes of a word; PostgreSQL takes 2,046
 _WORD: Final = re.compile(r"[^\W_]+")
 
@@ -41,7 +43,7 @@ def phrases_of(asked: str) -> list[list[str]]:
 
     The last word of a phrase may go on: ``batch-4`` finds ``customer-batch-42``.
     """
-    return [found for part in asked.split() if (found := words_of(part))][:MOST_ASKED]
+    return [found for part in asked.split() if (found := words_of(part))]
 
 
 def matches(body: str, phrases: list[list[str]]) -> bool:
