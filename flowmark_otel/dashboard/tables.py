@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
-import json
 from collections.abc import Iterable, Iterator
 from types import NoneType, UnionType
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
 from starlette.responses import Response, StreamingResponse
 
-from flowmark_otel.backend.views import jsonable
+from flowmark_otel.backend.views import csv_line, jsonable
 
 _END: Final = "\r\n"
-# The last four are the wide forms, which a spreadsheet may read as the others.
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def csv_answer(name: str, view: type, rows: Iterable[object]) -> Response:
@@ -32,10 +27,10 @@ def csv_answer(name: str, view: type, rows: Iterable[object]) -> Response:
 def lines(view: type, rows: Iterable[object]) -> Iterator[str]:
     """A line of names, then one of each row."""
     paths = tuple(_paths(view))
-    yield _line("_".join(path) for path in paths)
+    yield csv_line("_".join(path) for path in paths) + _END
     for row in rows:
         document = jsonable(row)
-        yield _line(_cell(_value(document, path)) for path in paths)
+        yield csv_line(_value(document, path) for path in paths) + _END
 
 
 def _paths(view: type) -> Iterator[tuple[str, ...]]:
@@ -63,23 +58,3 @@ def _value(document: Any, path: tuple[str, ...]) -> object:  # noqa: ANN401 (JSO
         document = document[name]
     found: object = document
     return found
-
-
-def _cell(value: object) -> str:
-    """A value as a cell: empty for none, JSON for what has parts.
-
-    What came from outside may begin like a formula, which a spreadsheet would run; such a cell gets
-    an apostrophe in front.
-    """
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-    return f"'{value}" if value.startswith(_FORMULA) else value
-
-
-def _line(cells: Iterable[str]) -> str:
-    out = io.StringIO()
-    csv.writer(out, lineterminator=_END).writerow(cells)
-    # A lone surrogate can be in no encoding; nothing stored holds one.
-    return out.getvalue().encode("utf-8", "replace").decode()

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, sync_play
 from tests.browser import story
 from tests.support.server import Running, options, running
 
-_ARGUMENTS: Final = (
+ARGUMENTS: Final = (
     "--headless",
     "--no-sandbox",
     "--disable-gpu",
@@ -32,7 +32,7 @@ def browser() -> Iterator[Browser]:
     """The system's Chromium."""
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(
-            executable_path=shutil.which("chromium"), args=list(_ARGUMENTS)
+            executable_path=shutil.which("chromium"), args=list(ARGUMENTS)
         )
         yield started
         started.close()

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
 
+from flowmark_otel.clock import Clock
 from flowmark_otel.config import ServeOptions
 from flowmark_otel.server import Server
 from tests.support.loop import loop_thread
@@ -39,9 +40,9 @@ def options(store: Place, **changes: object) -> ServeOptions:
 
 
 @contextmanager
-def running(served: ServeOptions) -> Iterator[Running]:
-    """A backend, from its start to its orderly stop."""
-    server = Server(served)
+def running(served: ServeOptions, clock: Clock | None = None) -> Iterator[Running]:
+    """A backend, from its start to its orderly stop; by the machine's clock if none is given."""
+    server = Server(served, clock=clock)
     with loop_thread() as loop:
         started = loop.run(server.start())
         try:

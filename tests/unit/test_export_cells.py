@@ -7,7 +7,8 @@ import io
 
 from hypothesis import given, strategies as st
 
-from flowmark_otel.commands.cells import COLUMNS, cell, csv_lines
+from flowmark_otel.backend.views import cell
+from flowmark_otel.commands.cells import COLUMNS, csv_lines
 
 FORMULAS = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
 

@@ -4,6 +4,7 @@ Field names are the JSON fields. ``Time`` is epoch nanoseconds here and RFC 3339
 is None here and ``null`` there. Durations are integers in nanoseconds on both sides.
 """
 
+from flowmark_otel.backend.views.cells import cell, csv_line
 from flowmark_otel.backend.views.evidence import EvidenceItem, RunRefView
 from flowmark_otel.backend.views.figures import (
     Amplification,
@@ -74,6 +75,8 @@ __all__ = [
     "SenderView",
     "Time",
     "Verdicts",
+    "cell",
+    "csv_line",
     "jsonable",
     "rfc3339",
 ]

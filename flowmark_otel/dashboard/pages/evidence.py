@@ -37,14 +37,11 @@ _NOTES: Final[Mapping[names.Problem, str]] = {
     "rejected": "kept apart as evidence of their rejection; they change no figure",
 }
 
-_REASONS: Final = {
-    "higher_number_known": "a higher number is known",
-    "no_end": "no end received",
-    "run_not_stored": "the named run is not stored",
-    "event_id": "one event id with two contents",
-    "operation_id": "one operation id with other metadata",
-    "second_end": "a second end, from another span",
-    "place": "another operation id for one number",
+_REASONS: Final[Mapping[names.EvidenceReason, str]] = {
+    names.EVIDENCE_EVENT_ID: "one event id with two contents",
+    names.EVIDENCE_OPERATION_ID: "one operation id with other metadata",
+    names.EVIDENCE_SECOND_END: "a second end, from another span",
+    names.EVIDENCE_PLACE: "another operation id for one number",
 }
 
 
@@ -222,7 +219,7 @@ def _count(count: int, *, more: bool) -> str:
     return f"{count:,} or more" if more else f"{count:,}"
 
 
-def _reason(reason: str) -> str:
+def _reason(reason: names.EvidenceReason) -> str:
     return _REASONS.get(reason, reason)
 
 

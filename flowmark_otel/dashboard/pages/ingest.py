@@ -13,7 +13,6 @@ from flowmark_otel.dashboard import words
 from flowmark_otel.dashboard.pages.frame import Fact, Frame, Piece
 from flowmark_otel.dashboard.pages.links import EVIDENCE, INGEST, query
 
-_EXPIRED: Final = "expired"
 _DIGITS: Final = 2
 _LONG: Final = 3_600 * words.SECOND
 
@@ -107,7 +106,7 @@ def _states(view: Ingest, counts: Mapping[tuple[str, str], int], received: int) 
     for state, reason in sorted(counts, key=_order):
         count = counts[state, reason]
         parts = [
-            (f"of which {_EXPIRED}", _sum(view, state, _EXPIRED))
+            (f"of which {names.REASON_EXPIRED}", _sum(view, state, names.REASON_EXPIRED))
             if state == names.DUPLICATE
             else ("", 0),
             ("from browsers", _browser(view, state, reason)),

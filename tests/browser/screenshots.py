@@ -1,0 +1,46 @@
+"""The pictures of the README: ``python -m tests.browser.screenshots FOLDER`` (make screenshots)."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from playwright.sync_api import ViewportSize, sync_playwright
+
+from flowmark_otel.testing import FakeClock
+from tests.browser.conftest import ARGUMENTS
+from tests.support import day
+from tests.support.loop import loop_thread
+from tests.support.server import options, running
+
+PICTURES: Final = {
+    "overview": "/",
+    "runs": "/runs?min_attempts=2&last=24h",
+}
+_SIZE: Final[ViewportSize] = {"width": 1280, "height": 860}
+
+
+def main(folder: Path) -> None:
+    """Write one picture for each page, of a simulated day."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        store = Path(temporary) / "day.db"
+        with loop_thread() as loop:
+            day.fill(store, loop)
+        served = options(store, insecure_no_auth=True)
+        with running(served, FakeClock(day.NOW)) as backend, sync_playwright() as playwright:
+            browser = playwright.chromium.launch(
+                executable_path=shutil.which("chromium"), args=list(ARGUMENTS)
+            )
+            page = browser.new_page(viewport=_SIZE, color_scheme="light")
+            for name, path in PICTURES.items():
+                page.goto(f"http://{backend.http}{path}")
+                page.screenshot(path=folder / f"{name}.png")
+            browser.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
