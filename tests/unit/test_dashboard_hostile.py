@@ -8,14 +8,20 @@ from typing import Any
 
 import pytest
 
-from flowmark_otel.backend.views import Page, RetryOf, RunLink
+from flowmark_otel.backend.api.parameters import RUN_FILTERS
+from flowmark_otel.backend.views import Page as Listed, RetryOf, RunLink
+from flowmark_otel.dashboard.pages import evidence
 from flowmark_otel.dashboard.pages.events import events_page
-from flowmark_otel.dashboard.pages.frame import Frame
+from flowmark_otel.dashboard.pages.frame import Choice, Frame, Page
+from flowmark_otel.dashboard.pages.ingest import ingest_page
+from flowmark_otel.dashboard.pages.links import EVIDENCE, query
+from flowmark_otel.dashboard.pages.overview import overview_page
 from flowmark_otel.dashboard.pages.run import Answered, run_page
 from flowmark_otel.dashboard.pages.runs import runs_page, trace_page
+from flowmark_otel.dashboard.ranges import Range
 from flowmark_otel.dashboard.render import render
 from flowmark_otel.dashboard.text import LONGEST, visible
-from tests.support import run_views as views
+from tests.support import project_views, run_views as views
 from tests.support.html_page import Element, parse
 
 HOSTILE = (
@@ -28,7 +34,7 @@ HOSTILE = (
     "&lt;b&gt; &amp; &#x27;",
     "]]><!-- --><svg/onload=alert(1)>",
 )
-_CLOSED = {"status", "verdict", "kind", "origin", "state", "outcome_of_try"}
+_CLOSED = {"status", "verdict", "kind", "origin", "state", "outcome_of_try", "reason"}
 
 
 def _poisoned(value: Any, poison: str, name: str = "") -> Any:
@@ -67,24 +73,53 @@ def _pages(poison: str) -> list[str]:
     observed = dataclasses.replace(views.every_mark().attempts[0], observed=(views.tried(),))
     every = views.every_mark()
     every = dataclasses.replace(every, attempts=(observed, *every.attempts[1:]))
-    groups = _poisoned(Page((every, views.flood(30)), None), poison)
+    groups = _poisoned(Listed((every, views.flood(30)), None), poison)
     occurrence = views.occurrence(conflict=True, rejected=views.every_mark().rejected)
-    ordinary = _poisoned(Page((occurrence,), None), poison)
+    ordinary = _poisoned(Listed((occurrence,), None), poison)
     event = views.event(state="rejected", code="conflict", message="m")
-    events = _poisoned(Page((event,), None), poison)
+    events = _poisoned(Listed((event,), None), poison)
     figures = (_poisoned(views.statistics(), poison),)
     frame = Frame(poison, project=poison, session=True, json="/runs.json")
-    asked = dict.fromkeys(("workflow", "q", "error_code", "min_attempts"), poison)
+    asked = dict.fromkeys([one.name for one in RUN_FILTERS], poison)
     answered = Answered(run, groups, ordinary, figures)
-    return [
-        render(page)
-        for page in (
-            run_page(frame, answered, viewer=lambda trace, span: f"https://viewer/{trace}/{span}"),
-            runs_page(frame, [(run, groups)], following=poison, asked=asked),
-            trace_page(frame, [(run, groups)], poison),
-            events_page(frame, run, events, poison),
-        )
+    pages: list[Page] = [
+        run_page(frame, answered, viewer=lambda trace, span: f"https://viewer/{trace}/{span}"),
+        runs_page(frame, [(run, groups)], following=poison, asked=asked),
+        trace_page(frame, [(run, groups)], poison),
+        events_page(frame, run, events, poison),
+        *_project_pages(frame, poison),
     ]
+    return [render(page) for page in pages]
+
+
+def _project_pages(frame: Frame, poison: str) -> list[Page]:
+    """The pages of a whole project, with a text in every free field of theirs, too."""
+    asked = Range(1, 2, None, {"since": poison})
+    overview = _poisoned(project_views.overview(rows=2, gaps=1), poison)
+    told = evidence.Told(project_views.NOW, 900, {"workflow": poison, "service": poison})
+    looked = [
+        evidence.Looked(kind, Listed((_poisoned(project_views.item(kind), poison),), poison))
+        for kind in evidence.KINDS
+    ]
+    filters = evidence.Filters((), poison, poison, (), poison, poison)
+    return [
+        overview_page(frame, overview, None, asked),
+        evidence.EvidencePage(
+            frame,
+            (),
+            filters._replace(kind=_CHOICES, last=_CHOICES),
+            filtered=True,
+            matrix=evidence.matrix(looked, told),
+            sections=tuple(evidence.section(each, told, shown=1, whole=False) for each in looked),
+            csv=query(EVIDENCE, told.asked),
+            newest=None,
+            older=None,
+        ),
+        ingest_page(frame, _poisoned(project_views.ingest(), poison), None),
+    ]
+
+
+_CHOICES = (Choice("", "any", chosen=True),)
 
 
 def _skeleton(element: Element) -> list[object]:
