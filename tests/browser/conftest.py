@@ -81,12 +81,14 @@ def visitor(
     scripts: bool = True,
     scheme: Literal["light", "dark"] = "light",
     width: int = 1280,
+    zone: str | None = None,
 ) -> Iterator[Visitor]:
     """A visitor of a backend; console messages, errors and dialogs are kept as complaints."""
     context = browser.new_context(
         java_script_enabled=scripts,
         color_scheme=scheme,
         viewport={"width": width, "height": 800},
+        timezone_id=zone,
     )
     page = context.new_page()
     found = Visitor(page, f"http://{backend.http}")
