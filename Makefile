@@ -12,7 +12,7 @@ ROOT := $(filter 0,$(shell id -u))
 SYSTEM := chromium:chromium postgresql:psql nginx:nginx haproxy:haproxy nodejs:node npm:npm \
     fiu-utils:fiu-run openssl:openssl prometheus:promtool sqlite3:sqlite3
 
-.PHONY: demo test deps bench lint proto
+.PHONY: demo test deps bench lint proto screenshots
 .DEFAULT_GOAL := test
 
 # A backend on a temporary store with a story in it; until Ctrl-C, or ARGS=--once.
@@ -36,6 +36,10 @@ bench: $(INSTALLED)
 # Generated code is checked in; a test compares it with what this writes.
 proto: $(INSTALLED)
 	$(BIN)/python proto/generate.py
+
+# The pictures of the README: a simulated day, looked at with Chromium.
+screenshots: $(INSTALLED) $(if $(ROOT),deps)
+	$(BIN)/python -m tests.browser.screenshots docs/images
 
 deps:
 	@packages=""; \

@@ -16,15 +16,12 @@ from tests.support import day
 from tests.support.loop import loop_thread
 from tests.support.server import options, running
 
-PICTURES: Final = {
-    "overview": "/",
-    "runs": "/runs?min_attempts=2&last=24h",
-}
+_RETRIED: Final = "/runs?workflow=crm.sync&min_attempts=5"
 _SIZE: Final[ViewportSize] = {"width": 1280, "height": 860}
 
 
 def main(folder: Path) -> None:
-    """Write one picture for each page, of a simulated day."""
+    """Write a picture of the overview of a simulated day, and one of a group of attempts."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as temporary:
         store = Path(temporary) / "day.db"
@@ -36,9 +33,11 @@ def main(folder: Path) -> None:
                 executable_path=shutil.which("chromium"), args=list(ARGUMENTS)
             )
             page = browser.new_page(viewport=_SIZE, color_scheme="light")
-            for name, path in PICTURES.items():
-                page.goto(f"http://{backend.http}{path}")
-                page.screenshot(path=folder / f"{name}.png")
+            page.goto(f"http://{backend.http}/")
+            page.screenshot(path=folder / "overview.png", full_page=True)
+            page.goto(f"http://{backend.http}{_RETRIED}")
+            page.locator("td.r-run a").first.click()
+            page.locator("section.group").first.screenshot(path=folder / "run.png")
             browser.close()
 
 

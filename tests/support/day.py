@@ -127,11 +127,12 @@ def _codes(chance: random.Random, odds: float, code: str, most: int) -> tuple[st
 
 def _sync(app: _Application, begin: int, odds: float) -> Iterator[_Told]:
     run = f"sync-{begin // SECOND % 86_400 // 60:04d}-{begin // SECOND // 86_400 % 1000}"
+    first = begin // SECOND // 900 % 10_000 * 4
     spans = [app.span(run, "load-batch", begin, 0.09)]
     for number in range(1, 5):
         codes = _codes(app.chance, odds, "CRM_RATE_LIMITED", 16)
         spans += app.group(
-            run, "push-to-crm", f"customer-batch-{number}", begin + number * SECOND, codes
+            run, "push-to-crm", f"customer-batch-{first + number}", begin + number * SECOND, codes
         )
     failed = sum(span.failed for span in spans[-1:])
     outcome = "failed" if failed else "complete"
