@@ -56,7 +56,7 @@ def bars(found: Sequence[Bar], reference: tuple[float, str] | None = None) -> tu
             further = " wide" if index // every % 2 else ""
             shapes.append(_text(_percent(middle), _LABELS, f"t mid-a{further}", bar.label))
     if reference is not None:
-        shapes += _reference(*reference, top)
+        shapes += _reference(*reference, top, _beside(found, highest))
     shapes += _values(found, width, top, highest)
     return tuple(shapes)
 
@@ -191,13 +191,19 @@ def _values(found: Sequence[Bar], width: float, top: float, highest: float) -> l
     return shapes
 
 
-def _reference(level: float, name: str, top: float) -> list[Shape]:
+def _beside(found: Sequence[Bar], highest: float) -> str:
+    """Where the reference's name stands: away from the highest bar, which carries its value."""
+    at = next((index for index, bar in enumerate(found) if bar.value == highest), 0)
+    return "62%" if 0.15 < at / max(len(found), 1) < 0.6 else "32%"  # noqa: PLR2004
+
+
+def _reference(level: float, name: str, top: float, x: str) -> list[Shape]:
     y = _y(level, top)
     dashes = ("stroke-dasharray", "4 3")
     line = _line(_LEFT, 100, y, "s-ink w1")
     return [
         Shape(line.tag, (*line.attributes, dashes)),
-        _text("32%", max(y - 8, 10.0), "t halo", name),
+        _text(x, max(y - 8, 10.0), "t halo", name),
     ]
 
 

@@ -26,7 +26,7 @@ from flowmark_otel.model import Principal
 
 _RUNS: Final = 20
 _ITEMS: Final = 50
-_LOOKED_AT: Final = 200
+_LOOKED_AT: Final = 100
 """Items of each kind that the page of all kinds counts by service."""
 
 _CURSOR: Final = PAGING[1]

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from playwright.sync_api import ViewportSize, sync_playwright
+from playwright.sync_api import FloatRect, ViewportSize, sync_playwright
 
 from flowmark_otel.testing import FakeClock
 from tests.browser.conftest import ARGUMENTS
@@ -17,6 +17,7 @@ from tests.support.loop import loop_thread
 from tests.support.server import options, running
 
 _RETRIED: Final = "/runs?workflow=crm.sync&min_attempts=5"
+_EDGE: Final = 24
 _SIZE: Final[ViewportSize] = {"width": 1280, "height": 860}
 
 
@@ -37,7 +38,15 @@ def main(folder: Path) -> None:
             page.screenshot(path=folder / "overview.png", full_page=True)
             page.goto(f"http://{backend.http}{_RETRIED}")
             page.locator("td.r-run a").first.click()
-            page.locator("section.group").first.screenshot(path=folder / "run.png")
+            box = page.locator("section.group").first.bounding_box()
+            assert box is not None
+            clip: FloatRect = {
+                "x": box["x"] - _EDGE,
+                "y": box["y"] + 1,  # below its rule
+                "width": box["width"] + 2 * _EDGE,
+                "height": box["height"] + _EDGE,
+            }
+            page.screenshot(path=folder / "run.png", full_page=True, clip=clip)
             browser.close()
 
 

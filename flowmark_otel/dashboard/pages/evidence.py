@@ -15,7 +15,7 @@ from flowmark_otel.dashboard.pages.frame import Choice, Frame, Link, Way
 from flowmark_otel.dashboard.pages.links import EVIDENCE, query, run_path
 from flowmark_otel.dashboard.places import span
 
-SHOWN: Final = 10
+SHOWN: Final = 5
 """Items of a kind on the page of all kinds."""
 
 UNKNOWN_SERVICE: Final = "unknown service"

@@ -67,6 +67,7 @@ def sentence(view: Overview, before: Amplification | None, range_: Range) -> tup
         said += [
             Piece(" "),
             Piece(top.operation, data=True, code=True),
+            Piece(_of_workflow(top, view)),
             Piece(f" made {_extra(top):,} of the {now.numerator:,}."),
         ]
     return tuple(piece for piece in said if piece.text)
@@ -141,6 +142,12 @@ def _change(now: Amplification, before: Amplification | None) -> str:
     if now.numerator * _WORSE <= expected and expected - now.numerator >= _FEW:
         return "Retrying got better: "
     return "Retrying is about as before: "
+
+
+def _of_workflow(top: OverviewOperation, view: Overview) -> str:
+    """Whose operation it is, where others have one of the same name."""
+    same = [each for each in view.operations if each.operation == top.operation]
+    return f" of {top.workflow}" if len(same) > 1 else ""
 
 
 def _extra(each: OverviewOperation) -> int:
