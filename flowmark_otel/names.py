@@ -127,6 +127,20 @@ KEY_READ: Final = "read"
 KEY_ADMIN: Final = "admin"
 KEY_BROWSER: Final = "browser"
 
+# -- signals: what others write and is read as attempts (contract, section 8) --------------------
+SIGNALS_SAFE: Final = "safe"
+SIGNALS_NONE: Final = "none"
+SIGNAL_CELERY: Final = "celery"
+SIGNAL_REMOULADE: Final = "remoulade"
+SIGNAL_HATCHET: Final = "hatchet"
+SIGNAL_AWS_HEADERS: Final = "aws_headers"
+SIGNAL_AZURE_CORE: Final = "azure_core"
+SIGNAL_GCP_PUBSUB: Final = "gcp_pubsub"
+SIGNAL_NAMES: Final = (
+    *(SIGNAL_CELERY, SIGNAL_REMOULADE, SIGNAL_HATCHET, SIGNAL_AWS_HEADERS),
+    *(SIGNAL_AZURE_CORE, SIGNAL_GCP_PUBSUB),
+)
+
 # -- results of judging one event (contract, sections 3 and 4) ---------------------------------
 STORED: Final = "stored"
 DUPLICATE: Final = "duplicate"

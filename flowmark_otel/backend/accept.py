@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, NamedTuple
 
@@ -16,7 +16,7 @@ from flowmark_otel.backend.payload import payload_of
 from flowmark_otel.backend.status import states
 from flowmark_otel.backend.store import Arrival, Batch, Store, Verdict
 from flowmark_otel.errors import Forbidden, Unavailable
-from flowmark_otel.fold import fold_log, fold_span
+from flowmark_otel.fold import fold_log, fold_signals, fold_span
 from flowmark_otel.listen.protocol import Encoding, Reply, Signal
 from flowmark_otel.model import (
     Envelope,
@@ -29,6 +29,7 @@ from flowmark_otel.model import (
     Sender,
     Span,
 )
+from flowmark_otel.signals import NO_SIGNALS, Signals
 from flowmark_otel.wire import decode, outcome, receipt, status
 
 INSECURE_PROJECT: Final = "default"
@@ -58,8 +59,10 @@ class Acceptor:
         insecure: bool = False,
         capabilities: Sequence[str] = (names.CAPABILITY,),
         meter: Meter | None = None,
+        signals: Signals = NO_SIGNALS,
     ) -> None:
         self._store = store
+        self._signals = signals
         self._meter = meter or Unmetered()
         self._keys = keys
         self._quota = Quota(store.clock)
@@ -104,8 +107,11 @@ class Acceptor:
             raise
         finally:
             self._meter.body(-len(body))
+        verdict = verdict.told or verdict
         if read.over:
-            verdict = _with_limited(verdict, read.over)
+            verdict = _with_limited(
+                verdict, [item for item in read.over if item.item not in read.signalled]
+            )
             self._meter.limited(len(read.over))
         return self._reply(signal, encoding, verdict, bare=read.bare)
 
@@ -155,22 +161,24 @@ class Acceptor:
         principal: Principal,
         user_agent: str | None,
     ) -> _Read:
-        reading, folding = _READERS[signal]
-        request = reading(body, encoding.wire)
+        if signal is Signal.TRACES:
+            request = decode.decode_traces(body, encoding.wire, self._signals)
+        else:
+            request = decode.decode_logs(body, encoding.wire)
         arrivals: list[Arrival] = []
         annotated = 0
+        signalled: set[int] = set()
         senders: dict[int, Sender] = {}  # by identity: items of one resource share the object
         for position, resource, record in request.marked:
             sender = senders.get(id(resource))
             if sender is None:
                 sender = senders[id(resource)] = _sender(user_agent, resource)
-            if isinstance(record, Refused):
-                events: Sequence[Envelope | Refused] = (record,)
-            else:
-                events = folding(record)
-            if not events:
-                continue
-            annotated += 1
+            events = _fold(record)
+            if events:
+                annotated += 1
+            elif isinstance(record, Span):
+                events = fold_signals(record, self._signals)
+                signalled.add(position)
             for event in events:
                 payload = None
                 if isinstance(event, Refused) and not isinstance(record, Refused):
@@ -183,9 +191,11 @@ class Acceptor:
             arrivals, over = arrivals[:taken], arrivals[taken:]
         submitted = None
         if arrivals:
-            batch = Batch(principal.project_id, principal.origin, arrivals)
+            quiet = frozenset(signalled)
+            batch = Batch(principal.project_id, principal.origin, arrivals, quiet)
             submitted = self._store.submit(batch)
-        return _Read(submitted, len(arrivals), max(request.items - annotated, 0), over)
+        bare = max(request.items - annotated, 0)
+        return _Read(submitted, len(arrivals), bare, over, signalled)
 
     def _reply(self, signal: Signal, encoding: Encoding, verdict: Verdict, *, bare: int) -> Reply:
         rejected = len(verdict.rejections)
@@ -212,16 +222,17 @@ class Acceptor:
 
 
 class _Read(NamedTuple):
-    """A request that was read: its events on their way, and how many items had none.
+    """A request that was read: its events on their way, and how many items have no annotation.
 
     ``over``: what is over a browser key's quota. It is told its sender and not kept: a quota that
-    is spent by writing bounds nothing.
+    is spent by writing bounds nothing. ``signalled``: the positions of items without annotation.
     """
 
     submitted: Future[Verdict] | None
     events: int
     bare: int
     over: Sequence[Arrival]
+    signalled: Collection[int]
 
 
 _NOTHING: Final = Verdict(0, 0, [], 0)
@@ -243,27 +254,12 @@ def _with_limited(verdict: Verdict, over: Sequence[Arrival]) -> Verdict:
     )
 
 
-def _fold_span(record: Span | LogRecord) -> Sequence[Envelope | Refused]:
-    return fold_span(record) if isinstance(record, Span) else ()
-
-
-def _fold_log(record: Span | LogRecord) -> Sequence[Envelope | Refused]:
-    folded = fold_log(record) if isinstance(record, LogRecord) else None
+def _fold(record: Span | LogRecord | Refused) -> Sequence[Envelope | Refused]:
+    """The events of an item by its own keys."""
+    if isinstance(record, Span):
+        return fold_span(record)
+    folded = fold_log(record) if isinstance(record, LogRecord) else record
     return () if folded is None else (folded,)
-
-
-_READERS: Final[
-    dict[
-        Signal,
-        tuple[
-            Callable[[bytes, str], decode.Request],
-            Callable[[Span | LogRecord], Sequence[Envelope | Refused]],
-        ],
-    ]
-] = {
-    Signal.TRACES: (decode.decode_traces, _fold_span),
-    Signal.LOGS: (decode.decode_logs, _fold_log),
-}
 
 
 def _sender(user_agent: str | None, resource: Resource) -> Sender:

@@ -40,11 +40,16 @@ class Arrival(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """The events of one request in their order, all of one project and origin."""
+    """The events of one request in their order, all of one project and origin.
+
+    ``signalled``: the positions of items of which our own signal mappings made the events; no
+    receipt counts them (contract, section 3).
+    """
 
     project_id: int
     origin: str
     arrivals: Sequence[Arrival]
+    signalled: frozenset[int] = frozenset()
 
 
 class Verdict(NamedTuple):
@@ -52,6 +57,7 @@ class Verdict(NamedTuple):
 
     ``rejections`` names every rejected event, in order; ``rejected_items`` counts the items with
     at least one of them. ``expired`` counts those of the duplicates whose run has a tombstone.
+    ``told``: the same without what signal mappings made, as the sender is told; None: all of it.
     """
 
     stored: int
@@ -59,6 +65,7 @@ class Verdict(NamedTuple):
     rejections: list[Rejection]
     rejected_items: int
     expired: int = 0
+    told: Verdict | None = None
 
 
 class Claim(NamedTuple):
@@ -99,6 +106,7 @@ class Prepared(NamedTuple):
     """A batch whose events are ready to be judged; ``cost`` is about its size in bytes.
 
     ``names`` are the workflows that are named, with an empty text, and their operation names.
+    ``signalled`` as in ``Batch``.
     """
 
     project_id: int
@@ -107,11 +115,12 @@ class Prepared(NamedTuple):
     events: list[Claim | Refusal]
     cost: int
     names: set[tuple[str, str]]
+    signalled: frozenset[int] = frozenset()
 
 
 def prepare(batch: Batch) -> Prepared:
     """Everything about a batch that does not depend on what is stored."""
-    project_id, origin, arrivals = batch
+    project_id, origin, arrivals, signalled = batch
     senders: dict[Sender, int] = {}
     last: Sender | None = None
     number = 0
@@ -167,7 +176,7 @@ def prepare(batch: Batch) -> Prepared:
                 *attempt,
             )
         )
-    return Prepared(project_id, origin, list(senders), events, cost, named)
+    return Prepared(project_id, origin, list(senders), events, cost, named, signalled)
 
 
 def duration_of(attributes: Mapping[str, Value]) -> int | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Final, NamedTuple, TypeAlias
 
 import orjson
@@ -67,7 +68,19 @@ class Judge:
     holding: Holding = field(default_factory=Holding)  # of the project of the request in hand
 
     def judge(self, prepared: Prepared, senders: Sequence[int]) -> Verdict:
-        """Judge one request; ``senders`` are the ids of its senders, in its order.
+        """Judge one request; ``senders`` are the ids of its senders, in its order."""
+        signalled = prepared.signalled
+        if not signalled:
+            return self._judge(prepared, senders)
+        told = [Verdict(0, 0, [], 0)]
+        quiet = told.copy()
+        for apart, events in groupby(prepared.events, lambda event: event.item in signalled):
+            part = prepared._replace(events=list(events))
+            (quiet if apart else told).append(self._judge(part, senders))
+        return _sum(told + quiet)._replace(told=_sum(told))
+
+    def _judge(self, prepared: Prepared, senders: Sequence[int]) -> Verdict:
+        """Judge events that are all told to their sender, or none.
 
         Runs, occurrences and places are judged in the order of the request; the first row of the
         table that applies decides.
@@ -306,6 +319,17 @@ class Judge:
 
 
 _NO_RUN: Final = (None,) * 11
+
+
+def _sum(verdicts: Sequence[Verdict]) -> Verdict:
+    """Verdicts on different items as one."""
+    return Verdict(
+        sum(each.stored for each in verdicts),
+        sum(each.duplicate for each in verdicts),
+        [rejection for each in verdicts for rejection in each.rejections],
+        sum(each.rejected_items for each in verdicts),
+        sum(each.expired for each in verdicts),
+    )
 
 
 def _same(first: KnownEvent, claim: Claim) -> bool:

@@ -23,12 +23,13 @@ def attach(
     sink: Sink | None = None,
     *,
     accept_baggage: bool | None = None,
+    signals: tuple[str, ...] | None = None,
     sampling: bool = True,
 ) -> FlowmarkSpanProcessor | None:
     """Record the spans of a provider; the processor, the one that was there, or None.
 
     None where this is no provider of the SDK, nor wraps one. ``sampling``: whether the sampler
-    is wrapped as well (E2). ``sink``, ``accept_baggage``: as for ``FlowmarkSpanProcessor``.
+    is wrapped as well (E2). ``sink``, ``accept_baggage``, ``signals``: as for ``FlowmarkSpanProcessor``.
     """
     found = sdk_provider(provider)
     if found is None:
@@ -38,7 +39,7 @@ def attach(
     for known in _ours(found._active_span_processor):  # noqa: SLF001  no public way to see it
         if sink is None or known.sink is sink:
             return known
-    processor = FlowmarkSpanProcessor(sink, accept_baggage=accept_baggage)
+    processor = FlowmarkSpanProcessor(sink, accept_baggage=accept_baggage, signals=signals)
     _put_first(found, processor)
     return processor
 

@@ -10,11 +10,18 @@ from opentelemetry.sdk.trace import ReadableSpan, Span
 from flowmark_otel import names
 from flowmark_otel.capture.freeze import NOTHING, named, restore, settle
 from flowmark_otel.capture.journal import Opened
-from flowmark_otel.capture.reading import ResourceView, attributes_of, held_by, read_span
+from flowmark_otel.capture.reading import (
+    ResourceView,
+    attributes_of,
+    held_by,
+    read_signals,
+    read_span,
+)
 from flowmark_otel.capture.whole import UNLIMITED, limits_of, mend
 from flowmark_otel.fast import learn, learn_start
-from flowmark_otel.fold import fold_rest, fold_starts
+from flowmark_otel.fold import fold_rest, fold_signals, fold_starts
 from flowmark_otel.model import Envelope, Refused, event_id
+from flowmark_otel.signals import Signals
 
 
 class Finished(NamedTuple):
@@ -55,8 +62,13 @@ def fold_start(
     return starts, Opened(kept, settled.frozen, settled.sent)
 
 
-def fold_end(span: ReadableSpan, opened: Opened | None, view: ResourceView) -> Finished:
-    """The events of a finished span but the starts that were sent."""
+def fold_end(
+    span: ReadableSpan, opened: Opened | None, view: ResourceView, signals: Signals
+) -> Finished:
+    """The events of a finished span but the starts that were sent.
+
+    Of one that has no record of its own, those of the attempt that a signal names.
+    """
     limits = limits_of(span)
     doubtful: list[str] = []
     sent = opened.sent if opened else NOTHING
@@ -67,6 +79,10 @@ def fold_end(span: ReadableSpan, opened: Opened | None, view: ResourceView) -> F
     record = read_span(span, attributes, view.service_name)
     events, same = fold_rest(record, sent)
     learn(tuple(held_by(span) or ()), record, events)
+    if not events and not sent:
+        found = read_signals(span, signals)
+        if found:
+            events = fold_signals(record._replace(attributes={**attributes, **found}), signals)
     if not same:
         changed.append(names.RECORD_TYPE)
     event = ""

@@ -31,6 +31,7 @@ from flowmark_otel.capture.whole import UNLIMITED, given_at_start, limits_of, me
 from flowmark_otel.config.client import ACCEPT, client_options
 from flowmark_otel.errors import InvalidUse
 from flowmark_otel.model import Diagnostic, Envelope, Refused, Sink
+from flowmark_otel.signals import signals_of
 
 _current: Final = current_context()
 _KEPT: Final = frozenset((*START_KEYS, names.RECORD_TYPE))
@@ -42,16 +43,27 @@ class FlowmarkSpanProcessor(SpanProcessor):
     """Records the annotated spans of a tracer provider into a sink; register it first.
 
     ``sink``: where events go; None is the client's, configured at first use. ``accept_baggage``:
-    whether identity may come from baggage; None asks ``FLOWMARK_BAGGAGE``. Nothing is raised into
-    the application, but ``InvalidUse`` under ``FLOWMARK_STRICT`` where the client's sink is used.
+    whether identity may come from baggage; None asks ``FLOWMARK_BAGGAGE``. ``signals``: which
+    conventions are read as attempts; None asks ``FLOWMARK_SIGNALS``. Nothing is raised into the
+    application, but ``InvalidUse`` under ``FLOWMARK_STRICT`` where the client's sink is used.
 
     A concurrent multi-processor calls its processors in threads that have no context: there give
     ``context`` to ``start_span``, or identity as attributes.
     """
 
-    def __init__(self, sink: Sink | None = None, *, accept_baggage: bool | None = None) -> None:
-        if accept_baggage is None:
-            accept_baggage = ACCEPT in client_options({}, os.environ)[0].baggage
+    def __init__(
+        self,
+        sink: Sink | None = None,
+        *,
+        accept_baggage: bool | None = None,
+        signals: tuple[str, ...] | None = None,
+    ) -> None:
+        if accept_baggage is None or signals is None:
+            options = client_options({}, os.environ)[0]
+            accept_baggage = ACCEPT in options.baggage if accept_baggage is None else accept_baggage
+            signals = options.signals if signals is None else signals
+        self._signals = signals_of(signals)
+        self._is_unsigned = self._signals.marks.isdisjoint
         self._given = sink
         self._accept_baggage = accept_baggage
         if accept_baggage:
@@ -84,7 +96,8 @@ class FlowmarkSpanProcessor(SpanProcessor):
                     marked = False
                 else:
                     marked = is_marked(held)
-                    bounded._flowmark_passed = -1 if marked else len(held)  # noqa: SLF001
+                    passed = not marked and self._is_unsigned(held)
+                    bounded._flowmark_passed = len(held) if passed else -1  # noqa: SLF001
             except AttributeError:  # an SDK that keeps its attributes in another way
                 marked = is_marked(span.attributes or ())
             context = _current() if parent_context is None else parent_context
@@ -110,7 +123,9 @@ class FlowmarkSpanProcessor(SpanProcessor):
                 held = span.attributes or ()
                 dropped = getattr(getattr(span, "_attributes", None), "dropped", 1)
             # A span that lost attributes may be ours although no key of ours is left on it.
-            if dropped or (not says_nothing(held) and is_marked(held)):
+            if dropped or (
+                not says_nothing(held) and (is_marked(held) or not self._is_unsigned(held))
+            ):
                 self._end(span)
         except InvalidUse:
             raise
@@ -188,7 +203,7 @@ class FlowmarkSpanProcessor(SpanProcessor):
             return
         recorded = False
         try:
-            found = fold_end(span, opened, view)
+            found = fold_end(span, opened, view, self._signals)
             recorded = found.recorded
         finally:
             journal.settle(key, recorded=recorded)

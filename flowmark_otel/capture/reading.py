@@ -14,6 +14,7 @@ from opentelemetry.trace import SpanContext, StatusCode
 
 from flowmark_otel import names
 from flowmark_otel.model import Span, SpanEvent
+from flowmark_otel.signals import ANY, Signals
 
 _MAX_PLAIN: Final = 4096
 _plain: set[str] = set()
@@ -26,14 +27,20 @@ says_nothing: Final[Callable[[Iterable[str]], bool]] = _plain.issuperset
 def is_marked(keys: Collection[str]) -> bool:
     """Whether any key is one of ours; if none is, they are known from now on.
 
-    Ask ``says_nothing`` first: that costs a tenth.
+    Ask ``says_nothing`` first: that costs a tenth. Marks of signals are never known as plain.
     """
     for key in keys:  # any() over a generator costs half of all that is done at an end
         if key.startswith("flowmark."):
             return True
     if len(_plain) < _MAX_PLAIN:
-        _plain.update(keys)
+        _plain.update(set(keys) - ANY.marks)  # spans with a mark of a signal are looked at
     return False
+
+
+def read_signals(span: ReadableSpan, signals: Signals) -> dict[str, object]:
+    """The attributes that signals are read from, values of exact built-in types."""
+    held = held_by(span) or {}
+    return {key: _exact(value) for key, value in held.items() if key in signals.reads}
 
 
 _READ_EVENTS: Final = frozenset((names.EXCEPTION_EVENT, names.ATTEMPT_OBSERVED))

@@ -103,7 +103,7 @@ class FlowmarkClient:
         """Record the spans of the application's provider, if it is one of the SDK."""
         provider = self._provider()
         if sdk_provider(provider) is not None:
-            attach(provider, accept_baggage=self._accepts_baggage, sampling=sampling)
+            self._attach(provider, sampling=sampling)
 
     def report(self, code: str, faults: list[str]) -> None:
         """Report what is the matter, one diagnostic for each."""
@@ -114,9 +114,10 @@ class FlowmarkClient:
         """In a child: a lock that nobody holds; the delivery starts anew by itself."""
         self._lock = threading.Lock()
 
-    @property
-    def _accepts_baggage(self) -> bool:
-        return ACCEPT in self.options.baggage
+    def _attach(self, provider: trace.TracerProvider, *, sampling: bool) -> None:
+        options = self.options
+        accepts = ACCEPT in options.baggage
+        attach(provider, accept_baggage=accepts, signals=options.signals, sampling=sampling)
 
     def _provider(self) -> trace.TracerProvider:
         if self._given is not None:
@@ -150,7 +151,7 @@ class FlowmarkClient:
         return wired
 
     def _wired_with(self, provider: trace.TracerProvider) -> Wired:
-        attach(provider, accept_baggage=self._accepts_baggage, sampling=False)
+        self._attach(provider, sampling=False)
         tracer = provider.get_tracer(names.SCOPE, installed_version())
         return Wired(provider, tracer, _resource(provider))
 

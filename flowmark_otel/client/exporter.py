@@ -13,10 +13,17 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from flowmark_otel import names
 from flowmark_otel.annotate.hook import tell
 from flowmark_otel.annotate.seconds import time_to_wait
-from flowmark_otel.capture import attributes_of, is_captured, read_span, sdk_provider
+from flowmark_otel.capture import (
+    attributes_of,
+    is_captured,
+    read_signals,
+    read_span,
+    sdk_provider,
+)
 from flowmark_otel.client import lifecycle
 from flowmark_otel.client.core import FlowmarkClient
-from flowmark_otel.fold import fold_span
+from flowmark_otel.fold import fold_signals, fold_span
+from flowmark_otel.signals import signals_of
 
 FLUSH_MILLIS: Final = 30_000
 
@@ -36,7 +43,7 @@ class FlowmarkSpanExporter(SpanExporter):
         lifecycle.drain_first(_drain_batches)
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Take finished spans; those that are not annotated cost nothing more."""
+        """Take finished spans; those that say nothing of tries cost nothing more."""
         try:
             client = lifecycle.current()
             for span in spans:
@@ -65,10 +72,15 @@ def _record(client: FlowmarkClient, span: ReadableSpan) -> None:
     if is_captured(span):
         return
     attributes = attributes_of(span)
-    if not attributes:
+    signals = signals_of(client.options.signals)
+    found = read_signals(span, signals)
+    if not (attributes or found):
         return
     resource = span.resource.attributes
-    events = fold_span(read_span(span, attributes, resource.get(names.SERVICE_NAME)))
+    record = read_span(span, attributes, resource.get(names.SERVICE_NAME))
+    events = fold_span(record)
+    if found and not events:
+        events = fold_signals(record._replace(attributes={**attributes, **found}), signals)
     if events:
         client.sink.put(events, resource)
 

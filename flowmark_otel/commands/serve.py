@@ -43,6 +43,8 @@ def _switch(flag: str) -> Callable[[Decorated], Decorated]:
 def _described(name: str) -> str:
     text = _HELP[name]
     default = getattr(ServeOptions(), name)
+    if isinstance(default, tuple):
+        default = ",".join(default)
     shown = f" [default: {default}]" if default and not isinstance(default, bool) else ""
     return f"{text[:1].upper()}{text[1:]}.{shown}"
 
@@ -66,6 +68,7 @@ def _described(name: str) -> str:
 @_text("--max-operations", "N")
 @_text("--max-groups", "N")
 @_text("--trace-url", "TEMPLATE")
+@_text("--signals", "LIST")
 @_text("--without", names.CAPABILITY)
 def command(**arguments: str | bool | None) -> None:
     """Take OTLP over gRPC and HTTP, and serve the API and the pages.

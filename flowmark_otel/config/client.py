@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
+from flowmark_otel import names
 from flowmark_otel.config.parsers import (
     file,
     flag,
@@ -14,6 +15,7 @@ from flowmark_otel.config.parsers import (
     headers,
     one_of,
     secret,
+    signals,
     web_address,
     whole,
     words,
@@ -67,7 +69,9 @@ class ClientOptions:
     baggage: frozenset[str] = setting(
         words_of(ACCEPT, SEND), frozenset(), "accept, send or both: identity in baggage"
     )
-    signals: tuple[str, ...] = setting(words, ("safe",), "conventions read as attempts")
+    signals: tuple[str, ...] = setting(
+        signals, (names.SIGNALS_SAFE,), "conventions read as attempts: safe, none, or names"
+    )
     redact: tuple[str, ...] = setting(words, (), "globs of result keys that are not sent")
     strict: bool = setting(flag, default=False, description="diagnostics become exceptions")
     endpoint_from_otel: bool = setting(

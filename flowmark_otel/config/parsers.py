@@ -213,6 +213,19 @@ def words(value: object) -> tuple[str, ...]:
     return tuple(part.strip() for part in parts if part.strip())
 
 
+def signals(value: object) -> tuple[str, ...]:
+    """Names of signals, ``safe`` among them or not, or ``none`` alone."""
+    found = words(value)
+    known = (names.SIGNALS_SAFE, *names.SIGNAL_NAMES)
+    if found == (names.SIGNALS_NONE,):
+        return found
+    unknown = next((word for word in found if word not in known), None)
+    if unknown is not None:
+        msg = f"can be none alone, or any of {', '.join(known)}, found {unknown!r}"
+        raise ValueError(msg)
+    return found
+
+
 def words_of(*allowed: str) -> Parse[frozenset[str]]:
     """Any of a closed set of words, as a sequence or as a comma list."""
 

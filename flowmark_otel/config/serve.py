@@ -17,6 +17,7 @@ from flowmark_otel.config.parsers import (
     one_of,
     quota,
     seconds,
+    signals,
     text,
     trace_template,
     whole,
@@ -52,6 +53,7 @@ class ServeOptions:
     error.
     ``max_events``, ``max_workflows``, ``max_operations``, ``max_groups``: quotas of projects that
     have none of their own, None for no limit.
+    ``signals``: conventions to read as attempts (section 8), also set by ``FLOWMARK_SIGNALS``.
     """
 
     prefix: ClassVar[str] = "FLOWMARK_SERVE_"
@@ -85,6 +87,12 @@ class ServeOptions:
         quota, _OPERATIONS, "operation names a project may hold, or unlimited"
     )
     max_groups: int | None = setting(quota, None, "attempt groups a project may hold, or unlimited")
+    signals: tuple[str, ...] = setting(
+        signals,
+        (names.SIGNALS_SAFE,),
+        "conventions read as attempts: safe, none, or names",
+        variable="FLOWMARK_SIGNALS",
+    )
     without: tuple[str, ...] = setting(capabilities, (), "capability not to acknowledge")
 
     @property

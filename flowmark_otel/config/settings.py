@@ -22,10 +22,14 @@ _SETTING: Final = "flowmark.setting"
 
 
 class Setting(NamedTuple):
-    """What is declared of a setting beside its default."""
+    """What is declared of a setting beside its default.
+
+    ``variable``: an environment variable that sets it where the one of its own name does not.
+    """
 
     parse: Parse[Any]
     help: str
+    variable: str = ""
 
 
 class Settings(Protocol):
@@ -44,9 +48,12 @@ class Settings(Protocol):
         ...
 
 
-def setting(parse: Parse[T], default: T, description: str, *, secret: bool = False) -> T:
+def setting(
+    parse: Parse[T], default: T, description: str, *, secret: bool = False, variable: str = ""
+) -> T:
     """Declare a field of a settings class; a secret one is not shown in its ``repr``."""
-    return field(default=default, repr=not secret, metadata={_SETTING: Setting(parse, description)})
+    declared_as = Setting(parse, description, variable)
+    return field(default=default, repr=not secret, metadata={_SETTING: declared_as})
 
 
 def declared(kind: type[Settings]) -> dict[str, Setting]:
@@ -75,6 +82,11 @@ def gather(
             (variable.removeprefix(kind.prefix).lower(), value, variable)
             for variable, value in environ.items()
             if variable.startswith(kind.prefix) and value
+        ),
+        *(
+            (name, environ[one.variable], one.variable)
+            for name, one in settings.items()
+            if environ.get(one.variable)
         ),
     ]
     faults: dict[str, str] = {}

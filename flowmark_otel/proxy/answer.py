@@ -55,10 +55,15 @@ def plain(
     return Answer(status, kind, body, headers)
 
 
-def rejected(receipt: Receipt, content_type: str) -> Answer:
-    """The answer to a request of which every event was rejected here."""
+def rejected(receipt: Receipt, content_type: str, otherwise: str) -> Answer:
+    """The answer to a request of which every event was rejected here.
+
+    ``otherwise``: what is said where the receipt counts none of them.
+    """
     row = ANSWERS[REFUSED]
-    first = receipt.rejections[0]
-    message = f"all {receipt.rejected} events rejected; first: {names.INVALID}: {first.message}"
+    message = otherwise
+    if receipt.rejections:
+        first = receipt.rejections[0]
+        message = f"all {receipt.rejected} events rejected; first: {names.INVALID}: {first.message}"
     body = encode_status(row.grpc, message, FORMS[content_type], receipt)
     return Answer(row.http, content_type, body)

@@ -10,9 +10,10 @@ from typing import Final, NamedTuple
 
 from flowmark_otel import names
 from flowmark_otel.errors import Forbidden, RequestError, TooLarge, UnsupportedMedia
-from flowmark_otel.fold import fold_log, fold_span
+from flowmark_otel.fold import fold_log, fold_signals, fold_span
 from flowmark_otel.model import Envelope, LogRecord, Receipt, Refused, Rejection, Span
 from flowmark_otel.proxy.answer import FORMS, Answer, plain, rejected
+from flowmark_otel.signals import ANY
 from flowmark_otel.wire import decode
 from flowmark_otel.wire.receipt import MAX_REJECTIONS
 
@@ -50,11 +51,15 @@ class Head(NamedTuple):
 
 
 class Event(NamedTuple):
-    """An event of a request: the position of its item, its id, and the workflows it names."""
+    """An event of a request: the position of its item, its id, and the workflows it names.
+
+    ``signalled``: a signal makes it, if the backend reads that one; no receipt counts those.
+    """
 
     position: int
     event_id: str
     workflows: tuple[str, ...]
+    signalled: bool = False
 
 
 def method_refused(head: Head) -> Answer | None:
@@ -104,27 +109,38 @@ def body_refused(
     if strange is None:
         return None
     reason = f"it names workflow {strange[:_SHOWN]!r}, which this proxy does not let through"
+    counted = [each for each in events if not each.signalled]
     receipt = Receipt(
-        received=len(events),
-        rejected=len(events),
-        rejections=tuple(_rejection(each, allowed, reason) for each in events[:MAX_REJECTIONS]),
-        rejected_items=len({each.position for each in events}),
+        received=len(counted),
+        rejected=len(counted),
+        rejections=tuple(_rejection(each, allowed, reason) for each in counted[:MAX_REJECTIONS]),
+        rejected_items=len({each.position for each in counted}),
     )
-    return rejected(receipt, content_type)
+    return rejected(receipt, content_type, f"refused: {reason}")
 
 
 def events_of(path: str, encoding: str, body: bytes) -> Iterator[Event]:
-    """The events that the backend would make of a request. Raises Unparsable, TooLarge."""
-    reading = decode.decode_traces if path == TRACES else decode.decode_logs
-    for position, _, record in reading(body, encoding).marked:
-        for event in _folded(record):
+    """The events that the backend would make of a request. Raises Unparsable, TooLarge.
+
+    Whatever signals it reads: those of any setting are among them.
+    """
+    if path == TRACES:
+        request = decode.decode_traces(body, encoding, ANY)
+    else:
+        request = decode.decode_logs(body, encoding)
+    for position, _, record in request.marked:
+        folded = _folded(record)
+        signalled = not folded and isinstance(record, Span)
+        if signalled and isinstance(record, Span):
+            folded = fold_signals(record, ANY)
+        for event in folded:
             named: Mapping[str, object] = {}
             if isinstance(event, Envelope):
                 named = event.attributes
             elif not isinstance(record, Refused):
                 named = record.attributes
             found = tuple(name for key in _NAMING_KEYS if isinstance(name := named.get(key), str))
-            yield Event(position, event.event_id, found)
+            yield Event(position, event.event_id, found, signalled)
 
 
 def _folded(record: Span | LogRecord | Refused) -> list[Envelope | Refused]:

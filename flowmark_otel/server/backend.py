@@ -40,6 +40,7 @@ from flowmark_otel.listen.telemetry import Telemetry
 from flowmark_otel.model import Principal
 from flowmark_otel.server.counting import Metering
 from flowmark_otel.server.readiness import Readiness
+from flowmark_otel.signals import signals_of
 
 FIRST_PROJECT: Final = INSECURE_PROJECT
 NANOSECONDS: Final = 1_000_000_000
@@ -137,6 +138,7 @@ class Server:
             insecure=options.insecure_no_auth,
             capabilities=options.capabilities,
             meter=metering.meter,
+            signals=signals_of(options.signals),
         )
         self._stack.push_async_callback(asyncio.to_thread, acceptor.close)
         intake = Intake(acceptor, options.max_request_bytes)

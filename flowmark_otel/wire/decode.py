@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from flowmark_otel.model import LogRecord, Refused, Resource, Span
+from flowmark_otel.signals import NO_SIGNALS, Signals
 from flowmark_otel.wire import decode_json
 from flowmark_otel.wire.budget import Budget
 from flowmark_otel.wire.decode_protobuf import Decoder, decode_resource
@@ -32,20 +33,23 @@ class Request(NamedTuple):
     marked: list[Item]
 
 
-def decode_traces(body: bytes, encoding: str) -> Request:
-    """The marked spans of an ExportTraceServiceRequest. Raises Unparsable, TooLarge."""
+def decode_traces(body: bytes, encoding: str, signals: Signals = NO_SIGNALS) -> Request:
+    """The spans of an ExportTraceServiceRequest that are marked, by us or by a signal.
+
+    What only a signal marks and cannot be read is none of ours. Raises Unparsable, TooLarge.
+    """
     if encoding == JSON:
-        return _of_json(decode_json.decode(body, decode_json.TRACES))
-    scanned = scan(body)
-    decoder, resources = Decoder(scanned.budget), _Resources(scanned.budget)
-    return Request(
-        scanned.items,
-        [
-            Item(mark.position, resource, decoder.span(mark.item and body[mark.item], resource))
-            for mark in scanned.marked
-            for resource in (resources.of(mark),)
-        ],
-    )
+        return _of_json(decode_json.decode(body, decode_json.TRACES, signals))
+    marks = [mark for mark in signals.raw_marks if mark in body]  # mostly none is
+    scanned = scan(body, marks)
+    decoder, resources = Decoder(scanned.budget, signals, marks), _Resources(scanned.budget)
+    found = []
+    for mark in scanned.marked:
+        resource = resources.of(mark)
+        record = decoder.span(mark.item and body[mark.item], resource)
+        if mark.own or not isinstance(record, Refused):
+            found.append(Item(mark.position, resource, record))
+    return Request(scanned.items, found)
 
 
 def decode_logs(body: bytes, encoding: str) -> Request:

@@ -11,12 +11,13 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final, NamedTuple
 
 from flowmark_otel import names
 from flowmark_otel.errors import Unparsable
 from flowmark_otel.model import LogRecord, Misshapen, Refused, Resource, Span, SpanEvent
+from flowmark_otel.signals import NO_SIGNALS, Signals
 from flowmark_otel.wire.budget import Budget, OverBudgetError, admit_json
 
 
@@ -55,8 +56,8 @@ _ERROR_CODES: Final = {
 }
 
 
-def decode(body: bytes, shape: Names) -> Decoded:
-    """The marked items of a request. Raises Unparsable, TooLarge."""
+def decode(body: bytes, shape: Names, signals: Signals = NO_SIGNALS) -> Decoded:
+    """The items of a request that are marked, by us or by a signal. Raises Unparsable, TooLarge."""
     admit_json(body)
     document = _load(body)
     if not isinstance(document, dict):
@@ -72,12 +73,14 @@ def decode(body: bytes, shape: Names) -> Decoded:
             items = _list(scope, shape.items, shape.scopes)
             budget.items(1 + len(items))
             for item in items:
-                if _is_marked(item):
+                own = _is_marked(item)
+                if own or (signals.marks and _is_signal(item, signals)):
                     budget.annotated()
                     if resource is None:
                         resource = _resource(group)
-                    record = _record(item, resource, shape, budget)
-                    marked.append((position, resource, record))
+                    record = _record(item, resource, shape, budget, signals)
+                    if own or not isinstance(record, Refused):
+                        marked.append((position, resource, record))
                 position += 1
     return Decoded(position, marked)
 
@@ -143,12 +146,22 @@ def _is_marked(item: object) -> bool:
     )
 
 
+def _is_signal(item: object, signals: Signals) -> bool:
+    """Whether an item carries the mark of a signal."""
+    attributes = item.get("attributes") if isinstance(item, dict) else None
+    marks = signals.marks
+    return isinstance(attributes, list) and any(
+        isinstance(pair, dict) and isinstance(key := pair.get("key"), str) and key in marks
+        for pair in attributes
+    )
+
+
 def _record(
-    item: dict[str, Any], resource: Resource, shape: Names, budget: Budget
+    item: dict[str, Any], resource: Resource, shape: Names, budget: Budget, signals: Signals
 ) -> Span | LogRecord | Refused:
     try:
         budget.fields(sum(map(_length, map(item.get, _REPEATED))))
-        return _log(item) if shape.is_log else _span(item, resource, budget)
+        return _log(item) if shape.is_log else _span(item, resource, budget, signals)
     except (_WrongShapeError, OverBudgetError) as error:
         return Refused(names.INVALID, str(error))
 
@@ -157,7 +170,7 @@ def _length(value: object) -> int:
     return len(value) if isinstance(value, list) else 0
 
 
-def _span(item: dict[str, Any], resource: Resource, budget: Budget) -> Span:
+def _span(item: dict[str, Any], resource: Resource, budget: Budget, signals: Signals) -> Span:
     return Span(
         _id(item, "traceId"),
         _id(item, "spanId"),
@@ -165,7 +178,7 @@ def _span(item: dict[str, Any], resource: Resource, budget: Budget) -> Span:
         _unsigned(item, "startTimeUnixNano"),
         _unsigned(item, "endTimeUnixNano"),
         _failed(item),
-        _attributes(item, "attributes"),
+        _attributes(item, "attributes", also=signals.reads),
         resource.service_name,
         _events(item, budget),
         _unsigned(item, "droppedAttributesCount"),
@@ -253,8 +266,14 @@ def _unsigned(item: dict[str, Any], name: str) -> int:
     return value
 
 
-def _attributes(holder: dict[str, Any], name: str, *, all_: bool = False) -> dict[str, object]:
-    """The attributes that folding reads; of span events all."""
+def _attributes(
+    holder: dict[str, Any],
+    name: str,
+    *,
+    all_: bool = False,
+    also: Collection[str] = (),
+) -> dict[str, object]:
+    """The attributes that folding reads, ``also`` these; of span events all."""
     pairs = holder.get(name)
     if pairs is None:
         return {}
@@ -267,7 +286,7 @@ def _attributes(holder: dict[str, Any], name: str, *, all_: bool = False) -> dic
             continue
         key = pair.get("key")
         if isinstance(key, str) and (
-            all_ or key.startswith(names.PREFIX) or key == names.ERROR_TYPE
+            all_ or key.startswith(names.PREFIX) or key == names.ERROR_TYPE or key in also
         ):
             found[key] = _value(pair.get("value"))
     return found
@@ -317,8 +336,13 @@ def _bytes_value(value: object) -> object:
         return Misshapen("bytesValue")
 
 
-def _array_value(_: object) -> object:
-    return []
+def _array_value(value: object) -> object:
+    """The one item of a list if it is a plain value; no rule and no signal looks into others."""
+    items = value.get("values") if isinstance(value, dict) else None
+    if not isinstance(items, list) or len(items) != 1 or not isinstance(items[0], dict):
+        return []
+    nested = "arrayValue" in items[0] or "kvlistValue" in items[0]
+    return [] if nested else [_value(items[0])]
 
 
 def _map_value(_: object) -> object:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from google.protobuf.message import DecodeError
@@ -10,6 +10,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 from flowmark_otel import names
 from flowmark_otel.model import LogRecord, Misshapen, Refused, Resource, Span, SpanEvent
+from flowmark_otel.signals import NO_SIGNALS, Signals
 from flowmark_otel.wire import shallow
 from flowmark_otel.wire.budget import PLAIN, Budget, OverBudgetError
 from flowmark_otel.wire.scan import MARK
@@ -26,12 +27,17 @@ class Decoder:
 
     The memo lives as long as the request and holds no more than its bytes. What an item is made of
     is taken from the request's budget; of a long one it was taken already where it was found.
+    ``marks``: those of ``signals`` that are somewhere in the request.
     """
 
-    __slots__ = ("_budget", "_memo")
+    __slots__ = ("_budget", "_marks", "_memo", "_signals")
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(
+        self, budget: Budget, signals: Signals = NO_SIGNALS, marks: Sequence[bytes] = ()
+    ) -> None:
         self._budget = budget
+        self._signals = signals
+        self._marks = marks
         self._memo: dict[bytes, tuple[str, object]] = {}
 
     def span(self, item: bytes | None, resource: Resource) -> Span | Refused:
@@ -102,6 +108,8 @@ class Decoder:
         Every known encoder writes a pair as tag, length of the key, key: then the key stands at
         the third byte. Where the item holds more marks than were met there, all pairs are read.
         """
+        if self._marks and any(mark in item for mark in self._marks):
+            return self._with_signals(item, pairs)
         found = {}
         memo = self._memo
         met = 0
@@ -116,6 +124,26 @@ class Decoder:
                 pair = memo[raw] = _pair(raw)
             found[pair[0]] = pair[1]
         if met < item.count(MARK):
+            return dict(map(_pair, pairs))
+        return found
+
+    def _with_signals(self, item: bytes, pairs: list[bytes]) -> dict[str, object]:
+        """The same of an item that holds a mark of a signal."""
+        reads = self._signals.raw_reads
+        found = {}
+        memo = self._memo
+        met = 0
+        for raw in pairs:
+            head = raw[2:11]
+            if head == MARK:
+                met += 1
+            elif head != _ERROR_TYPE and raw[2 : 2 + sum(raw[1:2])] not in reads:
+                continue
+            pair = memo.get(raw)
+            if pair is None:
+                pair = memo[raw] = _pair(raw)
+            found[pair[0]] = pair[1]
+        if met < item.count(MARK) or self._signals.marks.isdisjoint(found):
             return dict(map(_pair, pairs))
         return found
 
@@ -158,10 +186,27 @@ def _value(value: Any) -> object:  # noqa: ANN401  a shallow AnyValue
     if kind is None:
         return None
     if kind == "array_value":
-        return []
+        return _list(value.array_value)
     if kind == "kvlist_value":
         return {}
     return getattr(value, kind)
+
+
+def _list(raw: bytes) -> list[object]:
+    """The one item of a list if it is a plain value; no rule and no signal looks into others."""
+    try:
+        items = list(shallow.ArrayValue.FromString(raw).values) if len(raw) <= _MAX_LIST else []
+        if len(items) == 1:
+            only = shallow.AnyValue.FromString(items[0])
+            if only.WhichOneof("value") not in _NESTED:
+                return [_value(only)]
+    except DecodeError:
+        pass
+    return []
+
+
+_MAX_LIST: Final = 1024
+_NESTED: Final = ("array_value", "kvlist_value")
 
 
 def _text(value: bytes) -> str:

@@ -7,7 +7,7 @@ what is not ours costs a few comparisons.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from flowmark_otel.errors import Unparsable
@@ -28,12 +28,13 @@ class Marked(NamedTuple):
     """An item that holds the mark: its position, where its bytes are, and those of its resource.
 
     The item is None where it is over its budget: it is not to be parsed. A place and no copy, so
-    that a request is not held twice.
+    that a request is not held twice. ``own``: whether the mark is ours, not that of a signal.
     """
 
     position: int
     item: slice | None
     resource: bytes
+    own: bool
 
 
 class Scanned(NamedTuple):
@@ -44,19 +45,19 @@ class Scanned(NamedTuple):
     budget: Budget
 
 
-def scan(body: bytes) -> Scanned:
-    """Find the marked items of a request.
+def scan(body: bytes, signals: Sequence[bytes] = ()) -> Scanned:
+    """Find the items of a request that hold our mark, or one of ``signals``.
 
     Raises Unparsable where the frame is broken, TooLarge where the request is over its budget.
     """
     try:
-        return _scan_groups(body)
+        return _scan_groups(body, signals)
     except IndexError as error:
         msg = "the body is no OTLP request: it ends inside a field"
         raise Unparsable(msg) from error
 
 
-def _scan_groups(body: bytes) -> Scanned:
+def _scan_groups(body: bytes, signals: Sequence[bytes]) -> Scanned:
     position = 0
     marked: list[Marked] = []
     budget = Budget()
@@ -73,14 +74,21 @@ def _scan_groups(body: bytes) -> Scanned:
                 fits = item_end - item_start <= PLAIN or _fits(budget, body, item_start, item_end)
                 if 0 <= next_mark < item_start:
                     next_mark = find(MARK, item_start, scope_end)
-                if item_start <= next_mark < item_end:
+                own = item_start <= next_mark < item_end
+                if own or (signals and _holds(find, signals, item_start, item_end)):
                     budget.annotated()
                     if resource is None:
                         resource = _resource(body, start, end, budget)
                     item = slice(item_start, item_end) if fits else None
-                    marked.append(Marked(position, item, resource))
+                    marked.append(Marked(position, item, resource, own))
                 position += 1
     return Scanned(position, marked, budget)
+
+
+def _holds(
+    find: Callable[[bytes, int, int], int], marks: Sequence[bytes], start: int, end: int
+) -> bool:
+    return any(find(mark, start, end) >= 0 for mark in marks)
 
 
 def _fits(budget: Budget, body: bytes, start: int, end: int) -> bool:
