@@ -173,12 +173,11 @@ class Acceptor:
             sender = senders.get(id(resource))
             if sender is None:
                 sender = senders[id(resource)] = _sender(user_agent, resource)
-            events = _fold(record)
-            if events:
-                annotated += 1
-            elif isinstance(record, Span):
-                events = fold_signals(record, self._signals)
+            events, mapped = events_of(record, self._signals)
+            if mapped:
                 signalled.add(position)
+            else:
+                annotated += bool(events)
             for event in events:
                 payload = None
                 if isinstance(event, Refused) and not isinstance(record, Refused):
@@ -254,12 +253,15 @@ def _with_limited(verdict: Verdict, over: Sequence[Arrival]) -> Verdict:
     )
 
 
-def _fold(record: Span | LogRecord | Refused) -> Sequence[Envelope | Refused]:
-    """The events of an item by its own keys."""
+def events_of(
+    record: Span | LogRecord | Refused, signals: Signals
+) -> tuple[Sequence[Envelope | Refused], bool]:
+    """The events of an item, and whether signals made them, not its own keys."""
     if isinstance(record, Span):
-        return fold_span(record)
+        own = fold_span(record)
+        return (own, False) if own else (fold_signals(record, signals), True)
     folded = fold_log(record) if isinstance(record, LogRecord) else record
-    return () if folded is None else (folded,)
+    return () if folded is None else (folded,), False
 
 
 def _sender(user_agent: str | None, resource: Resource) -> Sender:

@@ -29,7 +29,7 @@ def attach(
     """Record the spans of a provider; the processor, the one that was there, or None.
 
     None where this is no provider of the SDK, nor wraps one. ``sampling``: whether the sampler
-    is wrapped as well (E2). ``sink``, ``accept_baggage``, ``signals``: as for ``FlowmarkSpanProcessor``.
+    is wrapped as well (E2). The others: as for ``FlowmarkSpanProcessor``.
     """
     found = sdk_provider(provider)
     if found is None:

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from flowmark_otel.commands.sniff import LOGS, TRACES, count_items, signals_by_likelihood
 from flowmark_otel.errors import TooLarge, Unparsable
+from flowmark_otel.signals import NO_SIGNALS, Signals
 from flowmark_otel.wire.decode import Request, decode_logs, decode_traces
 
 JSON: Final = "json"
@@ -39,10 +40,11 @@ class Captured(NamedTuple):
         """``file`` or ``file:line``."""
         return f"{self.path}:{self.line}" if self.line else self.path
 
-    def decode(self) -> Request:
-        """The request's items; raises Unparsable, TooLarge."""
-        decode = decode_logs if self.signal == LOGS else decode_traces
-        return decode(self.body, self.encoding)
+    def decode(self, signals: Signals = NO_SIGNALS) -> Request:
+        """The items that are marked, by us or by ``signals``; raises Unparsable, TooLarge."""
+        if self.signal == LOGS:
+            return decode_logs(self.body, self.encoding)
+        return decode_traces(self.body, self.encoding, signals)
 
 
 def items_in(request: Captured) -> int:

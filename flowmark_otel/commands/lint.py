@@ -12,13 +12,15 @@ from flowmark_otel import names
 from flowmark_otel.backend.batch import Arrival, Batch, Verdict, prepare
 from flowmark_otel.backend.judge import Judge
 from flowmark_otel.backend.known import Known
+from flowmark_otel.commands.explained import Explained, explain
 from flowmark_otel.commands.files import Captured, items_in
 from flowmark_otel.commands.wording import UNREADABLE, would_be_of_record, would_be_of_span
 from flowmark_otel.errors import TooLarge, Unparsable
-from flowmark_otel.fold import fold_log, fold_span
+from flowmark_otel.fold import fold_log, fold_signals, fold_span
 from flowmark_otel.model import Envelope, LogRecord, Refused, Rejection, Sender, Span
+from flowmark_otel.signals import EVERY, NO_SIGNALS, Signals
 from flowmark_otel.validate import RULES, rule_of, unknown_keys
-from flowmark_otel.wire.decode import Item
+from flowmark_otel.wire.decode import Item, Request
 
 _ENVELOPE_ONLY: Final = frozenset(
     (
@@ -66,7 +68,8 @@ class Note(NamedTuple):
 class Report:
     """What was found in all files together.
 
-    ``events`` counts those that would be taken, ``events_refused`` those that would not.
+    ``events`` counts those that would be taken, ``events_refused`` those that would not; of
+    annotated items alone. ``signals``: the spans that a convention of others is about.
     """
 
     requests: int = 0
@@ -77,6 +80,7 @@ class Report:
     faults: list[Note] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
+    signals: list[Explained] = field(default_factory=list)
 
     @property
     def is_clean(self) -> bool:
@@ -90,6 +94,7 @@ class _Read(NamedTuple):
     request: Captured
     item: Item
     folded: tuple[Envelope | Refused, ...]
+    signalled: bool = False
 
     @property
     def name(self) -> str:
@@ -100,14 +105,18 @@ class _Read(NamedTuple):
         return record.event_name if isinstance(record, LogRecord) else ""
 
 
-def lint(requests: Iterable[Captured]) -> Report:
-    """Judge captured requests, in their order, as an empty backend would."""
+def lint(requests: Iterable[Captured], signals: Signals = NO_SIGNALS) -> Report:
+    """Judge captured requests, in their order, as an empty backend would that reads ``signals``."""
     report = Report()
     elsewhere = _Elsewhere()
     judge = Judge(Known(), received_at=0)
-    for read in _read(requests, report):
-        report.annotated += bool(read.folded)
+    for read in _read(requests, report, signals):
         verdict = _judge(judge, read)
+        if read.signalled:
+            report.notes.extend(_contradictions(read, verdict))
+            elsewhere.add(read)
+            continue
+        report.annotated += bool(read.folded)
         report.events += verdict.stored + verdict.duplicate
         report.events_refused += len(verdict.rejections)
         if verdict.rejections:
@@ -128,8 +137,23 @@ def _judge(judge: Judge, read: _Read) -> Verdict:
     return verdict
 
 
-def _read(requests: Iterable[Captured], report: Report) -> Iterator[_Read]:
-    """The annotated items; counts all and collects the faults of whole requests."""
+def _contradictions(read: _Read, verdict: Verdict) -> Iterator[Note]:
+    """What a backend would keep apart of an observed attempt; no sender is told."""
+    for message in dict.fromkeys(each.message for each in verdict.rejections):
+        says = f"would not be kept as an attempt: {message}"
+        yield Note(read.request.place, read.item.position, read.name, says)
+
+
+def _decoded(request: Captured, signals: Signals) -> Request:
+    """The items that are annotated, or that any convention is about."""
+    try:
+        return request.decode(EVERY)
+    except TooLarge:  # for a backend, which looks for fewer, it may not be
+        return request.decode(signals)
+
+
+def _read(requests: Iterable[Captured], report: Report, signals: Signals) -> Iterator[_Read]:
+    """The items that are looked at; counts all and collects the faults of whole requests."""
     for request in requests:
         report.requests += 1
         if not request.signal:
@@ -137,13 +161,20 @@ def _read(requests: Iterable[Captured], report: Report) -> Iterator[_Read]:
                 report.faults.append(Note(request.place, -1, "", request.fault))
             continue
         try:
-            decoded = request.decode()
+            decoded = _decoded(request, signals)
         except (TooLarge, Unparsable) as error:
             report.faults.append(Note(request.place, -1, "", str(error)))
             continue
         report.items += decoded.items or items_in(request)
         for item in decoded.marked:
-            yield _Read(request, item, fold_item(item))
+            folded = fold_item(item)
+            if folded or not isinstance(item.record, Span):
+                yield _Read(request, item, folded)
+                continue
+            yield _Read(request, item, tuple(fold_signals(item.record, signals)), signalled=True)
+            found = explain(item.record, signals, request.place, item.position)
+            if found is not None:
+                report.signals.append(found)
 
 
 def fold_item(item: Item) -> tuple[Envelope | Refused, ...]:

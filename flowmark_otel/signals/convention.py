@@ -32,6 +32,8 @@ class Convention(NamedTuple):
     values that it has on tries; ``others`` says what spans of other values are. ``operation``: the
     attribute that names the operation, the span's name if none.
 
+    ``statuses``: where the HTTP status stands, if redirects and challenges have spans of their own:
+    a resend after one is no retry, and it no failure.
     ``doubt``: what keeps group or number from being a fact; such a one is only read if it is named.
     ``never``: why no span of this convention can become an attempt, whatever is set.
     ``total``: the count is of all tries within the one span.
@@ -50,6 +52,7 @@ class Convention(NamedTuple):
     others: str = ""
     operation: Keys = ()
     outcome: Outcome | None = None
+    statuses: Keys = ()
     doubt: str = ""
     never: str = ""
     total: bool = False
@@ -58,7 +61,7 @@ class Convention(NamedTuple):
     @property
     def reads(self) -> frozenset[str]:
         """All keys that are looked at."""
-        found = {*self.marks, *self.number, *self.operation, *self.unnumbered}
+        found = {*self.marks, *self.number, *self.operation, *self.unnumbered, *self.statuses}
         found.update(*self.group)
         if self.where is not None and self.where[0]:
             found.add(self.where[0])
@@ -84,6 +87,8 @@ def by_state(key: str, completed: Keys, failed: Keys) -> Outcome:
     return Outcome(f"`{key}`: {done} completed, {bad} failed", (key,), of)
 
 
-def by_status() -> Outcome:
-    """The status alone, of what is known to set ERROR on every try that failed."""
-    return Outcome("ERROR failed, else completed", (), lambda _: False)
+BY_STATUS: Final = Outcome("ERROR failed, else completed", (), lambda _: False)
+"""Of what is known to set ERROR on every try that failed."""
+
+UNSAID: Final = Outcome("ERROR failed, else not known", (), lambda _: None)
+"""Of what leaves the status of a try that failed alone."""

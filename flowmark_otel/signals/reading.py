@@ -92,6 +92,7 @@ def read(span: Span, row: Convention) -> Attempt | NoAttempt | None:
         return None
     try:
         _check_place(span, row)
+        _check_detour(attributes, row)
         counted = _counted(attributes, row)
         if row.never:
             return NoAttempt(row.name, f"{counted.says}; {row.never}")
@@ -105,6 +106,10 @@ def read(span: Span, row: Convention) -> Attempt | NoAttempt | None:
         )
     except _NoneError as error:
         return NoAttempt(row.name, str(error))
+
+
+_REDIRECT: Final = 3
+_CHALLENGE: Final = 401
 
 
 class _NoneError(Exception):
@@ -128,6 +133,19 @@ def _check_place(span: Span, row: Convention) -> None:
     key, wanted = row.where
     if (span.attributes.get(key) if key else span.name) not in wanted:
         raise _NoneError(row.others)
+
+
+def _check_detour(attributes: Mapping[str, object], row: Convention) -> None:
+    key = _first(attributes, row.statuses)
+    if key is None:
+        return
+    try:
+        status = number_of(attributes[key])
+    except BrokenRule:
+        return
+    if status // 100 == _REDIRECT or status == _CHALLENGE:
+        msg = f"{key} {status} is a redirect or challenge: no failure, and no try of its own"
+        raise _NoneError(msg)
 
 
 def _counted(attributes: Mapping[str, object], row: Convention) -> _Counted:

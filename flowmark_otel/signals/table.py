@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from flowmark_otel import names
-from flowmark_otel.signals.convention import Convention, Outcome, by_state
+from flowmark_otel.signals.convention import BY_STATUS, UNSAID, Convention, Outcome, by_state
 from flowmark_otel.signals.reading import NO_SIGNALS, Signals
 from flowmark_otel.signals.values import number_of
 from flowmark_otel.validate import BrokenRule
@@ -55,6 +55,17 @@ ATTEMPTS: Final[tuple[Convention, ...]] = (
         outcome=by_state("celery.state", ("SUCCESS",), ("RETRY", "FAILURE")),
     ),
     Convention(
+        names.SIGNAL_REMOULADE,
+        "Remoulade, by opentelemetry-instrumentation-remoulade",
+        marks=("remoulade.retry_count",),
+        number=("remoulade.retry_count",),
+        group=(("messaging.message.id",),),
+        where=("remoulade.action", ("run",)),
+        others="it is the message on its way, not a try of the actor",
+        operation=("remoulade.actor_name",),  # the span's name has the count in it
+        outcome=UNSAID,
+    ),
+    Convention(
         names.SIGNAL_AWS_HEADERS,
         "a server that records the request headers of AWS SDKs",
         marks=(f"{_HEADER}amz-sdk-invocation-id", f"{_HEADER}amz_sdk_invocation_id"),
@@ -72,7 +83,31 @@ ATTEMPTS: Final[tuple[Convention, ...]] = (
         absent=1,  # it is known to leave the count out on the first send
         group=(("az.client_request_id",),),
         outcome=_by_http_status(),
+        statuses=_STATUS_KEYS,
         doubt="an application may give the client request id, and give it again",
+    ),
+    Convention(
+        names.SIGNAL_HATCHET,
+        "Hatchet's own instrumentation",
+        marks=("hatchet.step_run_id",),
+        number=("hatchet.retry_count",),  # left out as 0 in Python, and where it is excluded
+        group=(("hatchet.step_run_id",),),
+        where=("", ("hatchet.start_step_run",)),
+        others="it belongs to a step and is not the try of one",
+        operation=("hatchet.action_name",),
+        outcome=BY_STATUS,
+        doubt="one try of a durable task may be several spans of one number",
+    ),
+    Convention(
+        names.SIGNAL_GCP_PUBSUB,
+        "google-cloud-pubsub's own tracing",
+        marks=("messaging.gcp_pubsub.message.delivery_attempt",),
+        number=("messaging.gcp_pubsub.message.delivery_attempt",),
+        base=1,
+        zero_unknown=True,
+        group=(("messaging.message.id",),),
+        outcome=by_state("messaging.gcp_pubsub.result", ("acked",), ("nacked",)),
+        doubt="the service counts deliveries approximately",
     ),
 )
 """Conventions that name number and group."""
@@ -122,13 +157,6 @@ OTHERS: Final[tuple[Convention, ...]] = (
         number=("retry_attempts",),
         total=True,
         never="one span for all of them is no attempt; use the adapter for botocore",
-    ),
-    Convention(
-        "gcs_policy",
-        "google-cloud-storage",
-        marks=("retry",),
-        number=(),
-        never="retry describes the policy and counts nothing",
     ),
     Convention(
         "servicebus",

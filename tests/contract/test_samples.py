@@ -1,4 +1,7 @@
-"""Real captured telemetry of eleven instrumentations, as it is and with attempt keys added."""
+"""Real captured telemetry of instrumentations, as it is and with attempt keys added.
+
+Without signals (section 8): those that say which try a span is are in ``test_signals.py``.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from tests.support.payloads import JSON, PROTOBUF, Json, any_value, as_json, as_protobuf
 from tests.support.server import options, running
 from tests.support.serving import Asking, Serving, run_cli
+from tests.support.signals import SAMPLES
 
-SAMPLES: Final = sorted((Path(__file__).parent.parent / "samples").iterdir())
 TENACITY: Final = "real_httpx_under_tenacity_no_parent.json"
 CELERY: Final = "real_celery_retry.json"
 CONTENT_TYPES: Final = {".json": JSON, ".pb": PROTOBUF}
@@ -26,21 +29,22 @@ both_encodings = pytest.mark.parametrize(("content_type", "encode"), ENCODINGS, 
 
 @pytest.fixture(scope="module")
 def untouched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    """A backend that is given the samples as they are."""
-    with Serving(tmp_path_factory.mktemp("samples") / "s.db", "--insecure-no-auth") as serving:
+    """A backend that is given the samples as they are, and reads no signals."""
+    folder = tmp_path_factory.mktemp("samples")
+    with Serving(folder / "s.db", "--insecure-no-auth", "--signals", "none") as serving:
         yield serving
 
 
 @pytest.fixture
 def backend(tmp_path: Path) -> Iterator[Asking]:
     """A backend of its own."""
-    with running(options(tmp_path / "s.db", insecure_no_auth=True)) as found:
+    with running(options(tmp_path / "s.db", insecure_no_auth=True, signals=("none",))) as found:
         yield Asking(found.http)
 
 
 def test_there_are_samples_in_both_encodings() -> None:
-    """D4: the samples are eleven captures, each as JSON and as protobuf."""
-    assert len([path for path in SAMPLES if path.suffix == ".json"]) == 11
+    """D4: the samples are nineteen captures, each as JSON and as protobuf."""
+    assert len([path for path in SAMPLES if path.suffix == ".json"]) == 19
     assert {path.stem for path in SAMPLES if path.suffix == ".json"} == {
         path.stem for path in SAMPLES if path.suffix == ".pb"
     }
@@ -48,7 +52,7 @@ def test_there_are_samples_in_both_encodings() -> None:
 
 def test_check_finds_nothing_in_them() -> None:
     """E5: captures without our keys are clean, and none of their spans is annotated."""
-    answer = run_cli("check", "--json", *map(str, SAMPLES))
+    answer = run_cli("check", "--json", *map(str, SAMPLES), env={"FLOWMARK_SIGNALS": "none"})
     assert answer.returncode == 0, answer.stderr
     found = json.loads(answer.stdout)
     assert found["requests"] == len(SAMPLES)

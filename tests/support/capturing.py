@@ -13,8 +13,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import Tracer
 
 from flowmark_otel.capture import FlowmarkSpanProcessor, attach
-from flowmark_otel.fold import fold_span
+from flowmark_otel.fold import fold_signals, fold_span
 from flowmark_otel.model import Envelope, Refused, Span
+from flowmark_otel.signals import NO_SIGNALS, Signals
 from flowmark_otel.wire.decode import decode_traces
 from tests.support.sinks import RecordingSink
 
@@ -41,7 +42,12 @@ class Captured(NamedTuple):
         return first
 
 
-def capturing(*, limits: SpanLimits | None = None, accept_baggage: bool = False) -> Captured:
+def capturing(
+    *,
+    limits: SpanLimits | None = None,
+    accept_baggage: bool = False,
+    signals: tuple[str, ...] | None = None,
+) -> Captured:
     """A provider whose stock exporter was there before our processor was attached."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider(
@@ -49,14 +55,17 @@ def capturing(*, limits: SpanLimits | None = None, accept_baggage: bool = False)
     )
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     sink = RecordingSink()
-    attach(provider, sink, accept_baggage=accept_baggage)
+    attach(provider, sink, accept_baggage=accept_baggage, signals=signals)
     return Captured(provider, sink, exporter)
 
 
-def as_exported(spans: Sequence[ReadableSpan]) -> list[Envelope | Refused]:
+def as_exported(
+    spans: Sequence[ReadableSpan], signals: Signals = NO_SIGNALS
+) -> list[Envelope | Refused]:
     """What the next party folds out of spans, sent by the stock encoder."""
     folded: list[Envelope | Refused] = []
-    for item in decode_traces(encode_spans(spans).SerializeToString(), "protobuf").marked:
+    body = encode_spans(spans).SerializeToString()
+    for item in decode_traces(body, "protobuf", signals).marked:
         assert isinstance(item.record, Span)
-        folded += fold_span(item.record)
+        folded += fold_span(item.record) or fold_signals(item.record, signals)
     return folded
