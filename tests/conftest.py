@@ -11,6 +11,9 @@ from hypothesis import HealthCheck, settings
 
 from tests.support.postgres import Cluster, cluster
 
+BY_HAND = {"go": "Go 1.26, or any from 1.21 that may fetch it"}
+"""Programs that no package of Debian has as new as tests need them."""
+
 CI = os.environ.get("CI") == "true"
 
 settings.register_profile("dev", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -23,7 +26,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     wanted = [program for mark in item.iter_markers("needs") for program in mark.args]
     missing = [program for program in wanted if shutil.which(program) is None]
     if missing:
-        pytest.skip(f"needs {', '.join(missing)}; as root, `make deps` installs it")
+        how = "; ".join(f"install {BY_HAND[name]}" for name in missing if name in BY_HAND)
+        how = how or "as root, `make deps` installs it"
+        pytest.skip(f"needs {', '.join(missing)}; {how}")
 
 
 STORES = ("sqlite", pytest.param("postgresql", marks=pytest.mark.needs("psql")))

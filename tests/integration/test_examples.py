@@ -154,6 +154,6 @@ def test_flask_service(serving: Serving) -> None:
 
 def test_examples_import_nothing_of_ours() -> None:
     """D4: an application needs no package of ours, unless it wants the API: attributes do."""
-    own = ("explicit_attempts.py", "asyncio_service.py")
+    own = ("explicit_attempts.py", "asyncio_service.py", "with_handle.py", "tasks_with_handle.py")
     for path in (path for path in EXAMPLES.rglob("*.py") if path.name not in own):
         assert not re.search(r"^\s*(import|from) flowmark", path.read_text(), re.MULTILINE), path

@@ -11,6 +11,7 @@ from typing import Final
 
 import pytest
 
+from tests.support.programs import NOT_LOADED
 from tests.support.serving import Serving
 
 INSTRUMENT: Final = Path(sys.executable).with_name("opentelemetry-instrument")
@@ -76,6 +77,7 @@ def environment(**more: str) -> dict[str, str]:
     }
     return {
         **clean,
+        **NOT_LOADED,
         "OTEL_SERVICE_NAME": "crm",
         "OTEL_METRICS_EXPORTER": "none",
         "OTEL_LOGS_EXPORTER": "none",

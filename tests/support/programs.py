@@ -12,6 +12,9 @@ from typing import Any, Final
 from tests.support.serving import Serving
 
 ROOT: Final = Path(__file__).resolve().parents[2]
+NOT_LOADED: Final = {"OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "asgi,celery,django,fastapi"}
+"""What programs without these frameworks need not load: it takes longer than they do."""
+
 INSTRUMENT: Final = Path(sys.executable).with_name("opentelemetry-instrument")
 
 
@@ -26,6 +29,7 @@ def environment(folder: Path, backend: Serving | None, **more: str) -> dict[str,
         for name, value in os.environ.items()
         if not name.startswith(("OTEL_", "FLOWMARK_"))
     }
+    own |= NOT_LOADED
     own["PYTHONPATH"] = os.pathsep.join([str(_installed(folder)), str(ROOT)])
     if backend is not None:
         own["FLOWMARK_ENDPOINT"] = backend.endpoint

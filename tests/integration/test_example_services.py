@@ -1,0 +1,151 @@
+"""The services among the examples, under ``opentelemetry-instrument``, with a CRM that is flaky.
+
+Each is started as its header says, first the one that imports nothing of ours, then the one with
+the handle, and what a real ``serve`` has of it is read back.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import requests
+
+from tests.support.instrumented import needs_entry_points
+from tests.support.programs import Recorded, environment
+from tests.support.services import EXAMPLES, crm, instrumented, module, service
+from tests.support.serving import Serving
+
+
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    """A backend with keys."""
+    needs_entry_points()
+    with Serving(tmp_path_factory.mktemp("services") / "s.db") as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def crm_url() -> Iterator[str]:
+    """The CRM; it fails once for each batch, so every test has batches of its own."""
+    with crm() as address:
+        yield address
+
+
+def told_whole(serving: Serving, run_id: str, batch: str) -> dict[str, Any]:
+    """The run, which has a failed and a completed attempt and nothing else."""
+    recorded = Recorded(serving)
+    [run] = recorded.runs(run_id=run_id)
+    assert (run["status"], run["outcome"]) == ("completed", "complete")
+    assert recorded.attempts(run) == [
+        ("push-to-crm", batch, 1, "failed", "CRM_UNAVAILABLE"),
+        ("push-to-crm", batch, 2, "completed", None),
+    ]
+    assert run["counts"]["occurrences"] == 2
+    return run
+
+
+@dataclass(frozen=True)
+class Framework:
+    """How the services of a folder are started, ``{}`` being the module, and what they answer."""
+
+    folder: str
+    arguments: tuple[str, ...]
+    ready: str = r"Uvicorn running on (\S+)"
+    settings: str = "UNUSED"
+    paths: tuple[str, ...] = ("sync",)
+
+
+FASTAPI: Final = Framework("fastapi_service", ("uvicorn", "{}:app", "--port", "0"))
+DJANGO: Final = Framework(
+    "django_service",
+    ("uvicorn", "--factory", "django.core.asgi:get_asgi_application", "--port", "0"),
+    settings="DJANGO_SETTINGS_MODULE",
+    paths=("sync", "async"),
+)
+FLASK: Final = Framework(
+    "flask_service", ("flask", "--app", "{}", "run", "--port", "0"), r"Running on (\S+)"
+)
+
+
+def answers(
+    framework: Framework, name: str, serving: Serving, crm_url: str, folder: Path
+) -> dict[str, Any]:
+    """What a service answers to one request for each of its paths, by batch; then it is stopped."""
+    env = instrumented(environment(folder, serving), crm_url, **{framework.settings: name})
+    command = module(*(argument.format(name) for argument in framework.arguments))
+    found = {}
+    with service(EXAMPLES / framework.folder, env, framework.ready, *command) as started:
+        for path in framework.paths:
+            batch = f"{framework.folder}-{name}-{path}"
+            answer = requests.post(f"{started.address}/{path}/{batch}", timeout=30)
+            assert answer.status_code == 200, answer.text
+            found[batch] = answer.json()
+        said = started.stop(signal.SIGINT)
+    assert "flowmark" not in said, said
+    return found
+
+
+# Flask's own is a program of another kind: test_no_code_service.py.
+@pytest.mark.parametrize("framework", [FASTAPI, DJANGO], ids=["fastapi", "django"])
+def test_attributes_are_enough(
+    framework: Framework, serving: Serving, crm_url: str, tmp_path: Path
+) -> None:
+    """D2, A26: without a line of ours, one span of the framework is the run; sync and async."""
+    for batch, answer in answers(framework, "app", serving, crm_url, tmp_path).items():
+        run = told_whole(serving, answer["run_id"], batch)
+        assert (run["workflow"], run["result"]) == ("crm-sync", {"batches": 1})
+        assert run["defaulted"] == ["flowmark.run.id", "flowmark.workflow.name"]
+
+
+@pytest.mark.parametrize("framework", [FLASK, FASTAPI, DJANGO], ids=["flask", "fastapi", "django"])
+def test_the_handle_tells_which_try_it_is(
+    framework: Framework, serving: Serving, crm_url: str, tmp_path: Path
+) -> None:
+    """A26, B1, B3: code within a try has its key, the same for both; records have its digest."""
+    for batch, answer in answers(framework, "with_handle", serving, crm_url, tmp_path).items():
+        assert (answer["tries"], answer["keys"]) == (2, 1)
+        run = told_whole(serving, answer["run_id"], batch)
+        assert (run["workflow"], run["result"]) == ("crm.sync", {"batches": 1})
+        assert run["defaulted"] == []
+        found = serving.get(f"/runs/{run['key']}/operations", serving.keys[1])["items"]
+        [key] = {operation["attempt"]["idempotency_key"] for operation in found}
+        assert key.startswith("sha256:")
+
+
+@pytest.mark.parametrize("name", ["tasks", "tasks_with_handle"])
+def test_a_celery_task_records_its_retries(
+    serving: Serving, crm_url: str, tmp_path: Path, name: str
+) -> None:
+    """D2, A26, A14: Celery's own retries are attempts of one run, which the last of them ends."""
+    queue = tmp_path / "queue"
+    env = instrumented(environment(tmp_path, serving), crm_url, QUEUE_FOLDER=str(queue))
+    folder = EXAMPLES / "celery_worker"
+    worker = module("celery", "-A", name, "worker", "--pool", "solo", "--loglevel", "INFO")
+    with service(folder, env, r"(\S+) ready\.", *worker) as found:
+        sent = subprocess.run(
+            [
+                *(sys.executable, "-m", "celery", "-A", name),
+                *("call", "tasks.sync", "--args", f'["{name}"]'),
+            ],
+            cwd=folder,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=50,
+            check=True,
+        )
+        run_id = sent.stdout.strip()
+        found.wait_for(rf"tasks\.sync\[{run_id}\] succeeded")
+        said = found.stop(signal.SIGTERM)
+    assert "flowmark" not in said, said
+    run = told_whole(serving, run_id, name)
+    assert (run["workflow"], run["defaulted"]) == ("crm.sync", [])
+    assert run["result"] == ({"batches": 1} if name == "tasks" else {"keys": 1})
+    assert len(run["ends"]) == 1
