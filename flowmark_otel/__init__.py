@@ -2,6 +2,7 @@
 
 from flowmark_otel.annotate import (
     AttemptHandle,
+    AttemptSignal,
     Operation,
     OperationDefinition,
     Workflow,
@@ -32,6 +33,7 @@ from flowmark_otel.model import (
 __all__ = [
     "Attempt",
     "AttemptHandle",
+    "AttemptSignal",
     "AttemptTimeoutError",
     "ConfigurationError",
     "DeliveryError",

@@ -69,7 +69,9 @@ class InvalidUse(FlowmarkError, ValueError):
 
 
 class AttemptTimeoutError(FlowmarkError, TimeoutError):
-    """An attempt reached its cap and was stopped (B5)."""
+    """An attempt reached its cap and was stopped (B5); another one may get through."""
+
+    permanent = False
 
 
 class NotAcknowledged(Protocol):

@@ -9,10 +9,12 @@ from flowmark_otel.annotate.definition import WorkflowDefinition
 from flowmark_otel.annotate.operation import Operation
 from flowmark_otel.annotate.options import OperationDefinition
 from flowmark_otel.annotate.plain import annotate, attributes
+from flowmark_otel.annotate.signal import AttemptSignal
 from flowmark_otel.annotate.workflow import Workflow, workflow
 
 __all__ = [
     "AttemptHandle",
+    "AttemptSignal",
     "Operation",
     "OperationDefinition",
     "Workflow",

@@ -1,4 +1,4 @@
-"""The attempt handle: what code inside an attempt can ask about it (B1-B4, B6, B7, B9)."""
+"""The attempt handle: what code inside an attempt can ask about it (B1-B9)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from flowmark_otel.annotate.context import OPERATION_KEY
 from flowmark_otel.annotate.hook import client, tell
 from flowmark_otel.annotate.options import Fields
 from flowmark_otel.annotate.report import Place, Reported, read_report
+from flowmark_otel.annotate.signal import AttemptSignal
 from flowmark_otel.clock import Clock
 
 _NANOS_PER_MILLISECOND: Final = 1_000_000
@@ -36,6 +37,10 @@ class Owner(Protocol):
         """Record that time was an input."""
         ...
 
+    def stop_signal(self) -> AttemptSignal:
+        """What says that it must stop: always the same."""
+        ...
+
     def place(self) -> Place:
         """Which operation it is."""
         ...
@@ -50,6 +55,10 @@ class _Nobody:
 
     def time_read(self) -> None:
         """Time read outside of an operation is in no record."""
+
+    def stop_signal(self) -> AttemptSignal:
+        """One that is never set."""
+        return AttemptSignal(client().clock)
 
     def place(self) -> Place:
         """No operation."""
@@ -95,6 +104,14 @@ class AttemptHandle:
     def timeout(self) -> int | None:
         """The cap of this attempt in milliseconds, None without one (B7)."""
         return self._facts.timeout
+
+    @property
+    def signal(self) -> AttemptSignal:
+        """Set when this attempt must stop: at its cap, at the deadline, on cancellation (B5).
+
+        Outside of an operation it is never set.
+        """
+        return self._owner.stop_signal()
 
     @property
     def system(self) -> str | None:

@@ -14,10 +14,12 @@ from opentelemetry.trace import Span
 from flowmark_otel import names
 from flowmark_otel.annotate import report
 from flowmark_otel.annotate.attempt import AttemptHandle, facts_of
+from flowmark_otel.annotate.cap import UNCAPPED, Cap, Uncapped
 from flowmark_otel.annotate.context import OPERATION_KEY, enter, leave
 from flowmark_otel.annotate.hook import client, tell
 from flowmark_otel.annotate.options import Fields, MapError, end_attributes, type_name
 from flowmark_otel.annotate.recording import Ending, Place, Recording
+from flowmark_otel.annotate.signal import AttemptSignal
 from flowmark_otel.annotate.wrapping import wrap
 from flowmark_otel.model import Failure
 
@@ -42,9 +44,24 @@ class Operation:
     With an attempt it starts where it is made, and its start is sent then (E1). Without one
     nothing is sent before its end, and its span is opened when first needed, at the time at which
     it was made; so a decorator can stand where nothing runs yet.
+
+    A ``timeout`` counts from where its block or function begins. A coroutine, an asynchronous
+    generator and an ``async with`` block are stopped there with ``AttemptTimeoutError`` under
+    asyncio; all else is told by ``current_attempt().signal`` alone (B5).
     """
 
-    __slots__ = ("_again", "_handed_out", "_inside", "_lock", "_place", "_recording", "_told")
+    __slots__ = (
+        "_again",
+        "_begun",
+        "_cap",
+        "_handed_out",
+        "_inside",
+        "_lock",
+        "_place",
+        "_recording",
+        "_signal",
+        "_told",
+    )
 
     def __init__(
         self, told: Told, inside: Context, trace_id: bytes, again: Callable[[], Operation]
@@ -54,8 +71,13 @@ class Operation:
         self._again = again
         self._place = Place(inside, client().clock.now_ns(), trace_id=trace_id)
         self._handed_out = False
-        self._lock = threading.Lock()  # held while the span is opened, which happens once
+        self._lock = threading.Lock()  # held while what is made once is made: span, signal
         self._recording: Recording | None = None
+        self._begun = False
+        self._cap: Cap | Uncapped = UNCAPPED
+        self._signal: AttemptSignal | None = None
+        if names.ATTEMPT_TIMEOUT_MS in told.fields.attributes:
+            self.stop_signal()  # without a block or function the cap counts from here
         if told.fields.faults or names.ATTEMPT_NUMBER in told.fields.attributes:
             self._open()
 
@@ -80,6 +102,10 @@ class Operation:
         self._open().end(Ending(failed=True, attributes=attributes))
 
     def __enter__(self) -> Self:
+        if not self._begun:
+            self._begun = True  # a generator enters once for each item
+            if self._signal is not None:
+                self._signal.begin()
         span = self._open().span
         enter(self, span, otel.set_value(OPERATION_KEY, self.attempt, self._inside))
         return self
@@ -91,6 +117,8 @@ class Operation:
         trace: TracebackType | None,
     ) -> None:
         leave(self)
+        if error is not None and not isinstance(error, (Exception, GeneratorExit)):
+            self.stop_signal().cancel()  # by a task's cancellation, an interrupt, an exit
         recording = self._open()
         if recording.ended:
             return
@@ -102,6 +130,40 @@ class Operation:
             mapped = self._mapped(error)
         finally:  # an interrupt that strikes in the callback passes; the attempt is over by then
             recording.end(Ending(failed=True, attributes=mapped, error=error))
+
+    async def __aenter__(self) -> Self:
+        self.__enter__()
+        self._cap = self.cap().enter()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        late = self._cap.leave(error)
+        if late is None:
+            self.__exit__(kind, error, trace)
+            return
+        self.__exit__(type(late), late, trace)
+        raise late from error
+
+    def stop_signal(self) -> AttemptSignal:
+        """What says that it must stop, as its handle gives it (B5)."""
+        with self._lock:
+            if self._signal is None:
+                facts = facts_of(self._told.fields, None)
+                self._signal = AttemptSignal(client().clock, facts.timeout, facts.deadline)
+            return self._signal
+
+    def cap(self) -> Cap | Uncapped:
+        """A block that is stopped where this attempt's time is up."""
+        facts = facts_of(self._told.fields, None)
+        if facts.timeout is None:
+            return UNCAPPED
+        what = f"attempt {facts.number}, with {facts.timeout} ms,"
+        return Cap(self.stop_signal(), client().clock, what)
 
     def time_read(self) -> None:
         """Record that time was an input of what the attempt did (B2)."""

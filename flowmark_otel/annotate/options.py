@@ -27,8 +27,9 @@ class OperationOptions(TypedDict, total=False):
     """The options of an operation.
 
     ``limit``: attempts allowed in total, from 1. ``deadline``: epoch milliseconds. ``timeout``:
-    milliseconds. ``system``: the outside system that is touched. ``series``: the named series the
-    attempt belongs to. ``idempotency_key``: the key, or a rule that computes it.
+    the cap of this attempt in milliseconds (B5). ``system``: the outside system that is touched.
+    ``series``: the named series the attempt belongs to. ``idempotency_key``: the key, or a rule
+    that computes it.
     """
 
     attempt: Attempt | None

@@ -112,7 +112,8 @@ class Workflow(Generic[ResultT]):
 
         ``attempt`` makes it one try of a group, without it is an occurrence of its own (A4).
         ``limit``: attempts allowed in total. ``deadline``: epoch milliseconds. ``timeout``:
-        milliseconds. ``idempotency_key``: the key, or a rule of workflow, run id, operation name
+        milliseconds from where its block or function begins, where it is stopped if it can be (B5).
+        ``idempotency_key``: the key, or a rule of workflow, run id, operation name
         and group id, so that every attempt has the same (B3). ``map_error``: names the failure
         that an exception is. A wrong option is reported, and the operation not recorded.
         """
@@ -152,9 +153,10 @@ class Workflow(Generic[ResultT]):
     ) -> R:
         """The result of a coroutine function, awaited as an operation; as ``call`` (A2).
 
-        A cancelled one has failed, with the cancellation as its error.
+        A cancelled one has failed, with the cancellation as its error. At its ``timeout`` it is
+        cancelled, and AttemptTimeoutError raised (B5).
         """
-        with self._operation(name, options, {}):
+        async with self._operation(name, options, {}):
             later: Any = function(*args)
             # Whoever hands over a plain function still gets its result.
             result: R = await later if inspect.isawaitable(later) else later

@@ -17,7 +17,20 @@ F = TypeVar("F", bound=Callable[..., object])
 R = TypeVar("R")
 
 
-class Block(Protocol):
+class Capped(Protocol):
+    """A block of a coroutine that is stopped when its time is up."""
+
+    async def __aenter__(self) -> object: ...
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+class Block(Capped, Protocol):
     """An operation as far as a function that runs inside it needs it."""
 
     def __enter__(self) -> object: ...
@@ -33,6 +46,10 @@ class Block(Protocol):
         """Leave the block without ending the operation; entering goes on with it."""
         ...
 
+    def cap(self) -> Capped:
+        """The block of one step of a generator, all of whose steps share its time."""
+        ...
+
 
 def wrap(function: F, block: Callable[[], Block]) -> F:
     """``function`` with each call inside a block of its own; its kind and signature stay."""
@@ -41,7 +58,7 @@ def wrap(function: F, block: Callable[[], Block]) -> F:
 
         @functools.wraps(function)
         async def coroutine(*args: object, **kwargs: object) -> object:
-            with block():
+            async with block():
                 return await function(*args, **kwargs)
 
         wrapper = coroutine
@@ -92,7 +109,7 @@ def run(block: Block, function: Callable[[], R]) -> R:
 
 
 async def _awaited(block: Block, coroutine: Coroutine[Any, Any, object]) -> object:
-    with block:
+    async with block:
         return await coroutine
 
 
@@ -130,7 +147,8 @@ async def _stepped_async(
         while True:
             block.__enter__()
             try:
-                item = await step()
+                async with block.cap():
+                    item = await step()
             finally:
                 block.pause()
             try:

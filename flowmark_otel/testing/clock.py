@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from opentelemetry.sdk.trace.id_generator import IdGenerator
@@ -35,6 +36,7 @@ class FakeClock:
         self._lock = threading.Lock()
         self._wall_ns = start_ns
         self._elapsed_ns = 0
+        self._heard_by: list[Callable[[], object]] = []
 
     def now_ns(self) -> int:
         """Epoch nanoseconds."""
@@ -53,11 +55,25 @@ class FakeClock:
             step = round(seconds * _NANO)
             self._wall_ns += step
             self._elapsed_ns += step
+        self._tell()
 
     def set_wall(self, epoch_ns: int) -> None:
         """Put the wall clock to another time, earlier or later, as an operator does."""
         with self._lock:
             self._wall_ns = epoch_ns
+        self._tell()
+
+    def on_move(self, act: Callable[[], object]) -> Callable[[], None]:
+        """Call ``act`` after each move, on the thread that moves; what this gives ends that."""
+        with self._lock:
+            self._heard_by.append(act)
+
+        def forget() -> None:
+            with self._lock:
+                if act in self._heard_by:
+                    self._heard_by.remove(act)
+
+        return forget
 
     def wait(self, flag: Waitable, seconds: float | None) -> bool:
         """As waiting for the flag itself, but a wait that would end by itself moves the clock."""
@@ -66,6 +82,12 @@ class FakeClock:
         if not flag.is_set():
             self.advance(max(seconds, 0.0))
         return flag.is_set()
+
+    def _tell(self) -> None:
+        with self._lock:
+            heard_by = tuple(self._heard_by)
+        for act in heard_by:
+            act()
 
 
 class IdSequence(IdGenerator):

@@ -14,6 +14,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON
 
 from flowmark_otel.annotate import hook
 from flowmark_otel.capture import FlowmarkSpanProcessor, is_captured, say
+from flowmark_otel.clock import Clock
 from flowmark_otel.model import ObservedAttempt, Refused
 from tests.support.sinks import RecordingSink
 
@@ -60,9 +61,16 @@ class Kept(RecordingSink):
 class Recorder:
     """Implements ``annotate.hook.Client`` over one kind of provider."""
 
-    def __init__(self, kind: str, *, strict: bool = False, sends_baggage: bool = False) -> None:
+    def __init__(
+        self,
+        kind: str,
+        *,
+        strict: bool = False,
+        sends_baggage: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
         self.sink = Kept()
-        self.clock = Ticking()
+        self.clock = Ticking() if clock is None else clock
         self.strict = strict
         self.reported: list[ObservedAttempt] = []
         self.sends_baggage = sends_baggage
@@ -100,11 +108,15 @@ class Recorder:
 
 @contextmanager
 def recorder(
-    kind: str = "captured", *, strict: bool = False, sends_baggage: bool = False
+    kind: str = "captured",
+    *,
+    strict: bool = False,
+    sends_baggage: bool = False,
+    clock: Clock | None = None,
 ) -> Iterator[Recorder]:
     """Record with a client in memory, for one ``with`` block."""
     before = hook._registry.factory
-    made = Recorder(kind, strict=strict, sends_baggage=sends_baggage)
+    made = Recorder(kind, strict=strict, sends_baggage=sends_baggage, clock=clock)
     hook.register(lambda: made)
     try:
         yield made

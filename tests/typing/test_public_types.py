@@ -8,7 +8,7 @@ called.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from typing_extensions import TypedDict, assert_type
 
@@ -116,7 +116,31 @@ def the_handle() -> None:
     assert_type(handle.number, int)
     assert_type(handle.limit, int | None)
     assert_type(handle.remaining(), float)
+    assert_type(handle.deadline, int | None)
+    assert_type(handle.timeout, int | None)
+    assert_type(handle.system, str | None)
+    assert_type(handle.series, str | None)
+    assert_type(handle.idempotency_key, str | None)
     handle.number = 2  # type: ignore[misc]
+
+
+async def the_signal(flow: flowmark.Workflow) -> None:
+    """The signal reads like an event, and can be awaited; a block of a coroutine can be stopped."""
+    signal = flowmark.current_attempt().signal
+    assert_type(signal, flowmark.AttemptSignal)
+    assert_type(signal.is_set(), bool)
+    assert_type(signal.wait(1.5), bool)
+    assert_type(await signal, bool)
+    assert_type(signal.reason, Literal["timeout", "deadline", "cancelled"] | None)
+    signal.wait("1")  # type: ignore[arg-type]
+    signal.reason = None  # type: ignore[misc]
+    try:
+        async with flow.operation("push", timeout=50) as operation:
+            assert_type(operation, flowmark.Operation)
+    except flowmark.AttemptTimeoutError as error:
+        late: TimeoutError = error
+        assert_type(error.permanent, bool)
+        del late
 
 
 def plain_spans(span: Span) -> None:

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.sampling import Decision, Sampler, SamplingResult
 import flowmark_otel as flowmark
 from flowmark_otel import Attempt, ConfigurationError, DeliveryError, InvalidUse
 from flowmark_otel.client import lifecycle
-from flowmark_otel.testing import recording
+from flowmark_otel.testing import FakeClock, recording
 from tests.support.hostile import Call, name_of, values
 
 RECORDS = {"Attempt", "RunRef", "Failure", "Diagnostic", "ObservedAttempt", "Unacknowledged"}
@@ -114,6 +114,13 @@ def reported(**options: Any) -> None:
         flowmark.current_attempt().report(**{**given, **options})
 
 
+def signalled(value: Any) -> None:
+    """A wait of some length for a signal that is set, and for one that time will set."""
+    with flowmark.workflow("w").operation("o", attempt=PAIR, timeout=0):
+        assert flowmark.current_attempt().signal.wait(value)
+    flowmark.AttemptSignal(FakeClock(), timeout=1).wait(value)
+
+
 class Dropping(Sampler):
     """Drops, and looks at nothing."""
 
@@ -174,6 +181,7 @@ CALLS: dict[str, Call] = {
     "done twice": twice,
     "decorate": lambda value: [flowmark.workflow("w").operation("o")(value)],
     "annotate span": lambda value: flowmark.annotate(value, attempt=PAIR),
+    "AttemptSignal wait": signalled,
     "current_attempt": lambda _: flowmark.current_attempt(),
     "WorkflowDefinition": defined,
     "WorkflowDefinition operation": lambda value: defined("w", value),
