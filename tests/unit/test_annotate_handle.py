@@ -198,7 +198,7 @@ def test_reports(made: Recorder, mode: Mode) -> None:
         handle = current_attempt()
         handles.append(handle)
         given: Any = {"number": 1, "outcome": "failed", "started_at": START}
-        with pytest.raises(TypeError, match="ended_at is None"):
+        with pytest.raises(TypeError, match="ended_at is a NoneType"):
             handle.report(**{**given, "ended_at": None})
         handle.report(**given, ended_at=START + SECOND, error=secret)
 
