@@ -65,7 +65,7 @@ def test_the_second_span_of_the_same_keys_is_no_plainer_than_the_first() -> None
     """E3: keys that were met before are not taken for plain ones."""
     captured = capturing()
     for number in range(3):
-        attributes = {**TASK, "celery.retries": number}
+        attributes: dict[str, str | int] = {**TASK, "celery.retries": number}
         captured.tracer.start_span("run", attributes=attributes).end()
     assert [number for _, _, number, _ in attempts_in(both(captured))] == [1, 2, 3]
 
@@ -81,7 +81,7 @@ def test_other_spans_stay_none_of_ours() -> None:
 def test_own_keys_go_before_signals() -> None:
     """Contract 1: an annotated span is one attempt, by its own keys alone."""
     captured = capturing()
-    own = {names.ATTEMPT_GROUP_ID: "mine", names.ATTEMPT_NUMBER: 7}
+    own: dict[str, str | int] = {names.ATTEMPT_GROUP_ID: "mine", names.ATTEMPT_NUMBER: 7}
     captured.tracer.start_span("a", attributes={**TASK, **own}).end()
     with captured.tracer.start_as_current_span("b", attributes=TASK) as span:
         span.set_attributes(own)
