@@ -1,0 +1,82 @@
+"""What is known of single statements, each with the reason: exceptions of a test of isolation.
+
+A statement is named by the module and the function that runs it, below ``backend``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+STORE_WIDE: Final = {
+    "summary/search.py _run": "full text is one index; who reads its runs drops those of others",
+    "read/finding.py _named": "a group id is looked up in all projects, and then dropped likewise",
+    "read/elsewhere.py _repeated": "whether any other run names a group, before ours are counted",
+    "read/elsewhere.py _others": "the runs that name a group, at most so many; ours are counted",
+    "read/intake.py _attempts": "bytes per attempt are those of the whole store (contract, 5)",
+    "read/intake.py _store_bytes": "the size of the store, likewise",
+}
+"""These read more than one project, so that other statements follow; answers do not show it."""
+
+GROWING: Final = (
+    "read/finding.py _rows",
+    "read/refused.py items_of",
+)
+"""One statement each, to which filters are added: its condition is the same whatever they are."""
+
+BESIDE_ANOTHER: Final = {
+    "read/intake.py _latest_events": "of runs that were read by the project just before",
+    "retention.py job": "of senders that were read by the project just before",
+}
+"""Their condition alone makes no difference: no caller can give them anything of others."""
+
+BUILT: Final = {
+    "evidence.py conflicts": "run by _add_conflicts",
+    "evidence.py conflicts_with": "run by _add_conflicts",
+    "read/filters.py conditions": "run by read/finding.py _rows",
+    "read/filters.py named": "run by read/finding.py _named",
+    "read/finding.py _by_arrival": "run by read/finding.py _walk",
+    "read/finding.py _by_staleness": "run by read/finding.py _walk",
+    "read/refused.py places": "run by read/problems.py _refused",
+    "read/runs.py _rejected_groups": "run by read/runs.py _counts",
+    "removal.py drop_rejections": "run by removal.py _remove",
+    "retention.py _forgetting_names": "run by its job",
+    "store/holdings.py load": "compares requests, no rows",
+}
+"""They say a project condition and leave it to another function to run it."""
+
+BY_ID: Final = {
+    "audit.py add": "an entry by the id that begin gave",
+    "audit.py finish": "an entry by the id that begin gave",
+    "read/finding.py _rarest": "postings by terms of the project",
+    "read/finding.py _walk": "runs that _rows then reads by project; postings by its terms",
+    "read/operations.py group_page": "occurrences of a run of the project",
+    "read/operations.py _accepted_groups": "occurrences of a run of the project",
+    "read/operations.py _rejected_groups": "occurrences of a run of the project",
+    "read/operations.py occurrence_page": "occurrences of a run of the project",
+    "read/refused.py _ids": "events that an occurrence of the project names",
+    "read/refused.py _met": "occurrences of the run that a rejection of the project names",
+    "read/unknown.py _rows": "occurrences of runs of the project",
+    "removal.py _held": "of runs that bury read by project",
+    "removal.py _remove": "of runs that were buried by project",
+    "removal.py _remove_occurrences": "of runs that were buried by project",
+    "removal.py bury": "of runs that it read by project",
+    "removal.py clear": "what was buried, of whatever project",
+    "store/rejections.py link": "whether there is any rejection at all",
+    "store/senders.py _stored": "a sender by the id that was read by project",
+    "store/sqlite/database.py _after": "the highest ids of the store",
+    "store/transaction.py _load": "by keys of runs, which are made of the project",
+    "store/transaction.py _load_operations": "occurrences of runs that were read by such keys",
+    "summary/folding.py _problems": "by keys of runs, which are made of the project",
+    "summary/live.py _affordable": "occurrences of runs of the project",
+    "summary/rollups.py spread": "by series of the project",
+    "summary/rollups.py sums_by_step": "by series of the project",
+    "summary/stored.py kept": "by runs of the project",
+    "summary/sums.py _remove_empty": "by series of the project",
+    "summary/writing.py _affordable": "of stale runs, of whatever project",
+    "summary/writing.py _fold": "by runs of the project",
+    "summary/writing.py _mark_referrers": "by keys of runs, which are made of the project",
+    "summary/writing.py _write": "by terms and runs of the project",
+    "summary/writing.py fold_stale": "stale runs, of whatever project; folded project by project",
+    "summary/writing.py forget": "of runs that bury read by project",
+}
+"""Statements without a project condition: what else keeps them to one project."""
