@@ -20,10 +20,9 @@ _DAY: Final = 24 * _HOUR
 
 
 class Line(NamedTuple):
-    """A bucket in the table: its begin, in full for the tooltip, and whether it is cut short."""
+    """A bucket in the table: its begin in UTC, as the chart has it, and whether it is cut short."""
 
     begin: str
-    title: str
     partial: bool
     extra: str
     operations: str
@@ -85,7 +84,6 @@ def trend(view: Overview, before: Amplification | None, range_: Range) -> Trend:
         lines.append(
             _line(
                 _begin(bucket.since, view.step_ns),
-                rfc3339(bucket.since),
                 extra,
                 tuple(_hundred(each.extra_attempts_by_bucket[index]) for each in columns),
                 partial=partial,
@@ -97,7 +95,6 @@ def trend(view: Overview, before: Amplification | None, range_: Range) -> Trend:
         reference = (rate, f"{range_.before.removeprefix('the ')}: {rate:,.1f}")
     total = _line(
         "All",
-        "",
         view.figures.extra_attempts,
         tuple(_hundred(each.figures.extra_attempts) for each in columns),
         partial=False,
@@ -163,11 +160,10 @@ def _hundred(one: Amplification) -> str:
 
 
 def _line(
-    begin: str, title: str, extra: Amplification, by_operation: tuple[str, ...], *, partial: bool
+    begin: str, extra: Amplification, by_operation: tuple[str, ...], *, partial: bool
 ) -> Line:
     return Line(
         begin,
-        title,
         partial,
         f"{extra.numerator:,}",
         f"{extra.denominator:,}",

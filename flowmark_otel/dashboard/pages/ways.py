@@ -25,7 +25,7 @@ def last_choices(time: Range) -> tuple[Choice, ...]:
     """The same for a form, any time first."""
     *found, anytime = ranges.choices(time, anytime=True)
     any_ = anytime._replace(text="any time", chosen=not time.last)
-    return (any_, *(each._replace(text=f"in the last {each.text}") for each in found))
+    return (any_, *(each._replace(text=f"last {each.text}") for each in found))
 
 
 def carry(time: Range) -> str:
