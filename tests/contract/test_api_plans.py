@@ -154,6 +154,16 @@ def test_stale_runs_are_found_by_their_index(
     assert all("USING INDEX runs_stale" in line for line in plans(read))
 
 
+def test_how_far_the_evidence_reaches_is_read_from_the_latest_runs(
+    store: Ingested, plans: Plans
+) -> None:
+    """D5: the footer of every page costs a look at the end of one index."""
+    found = plans(lambda: store.reader.latest_arrival(1))
+    assert not [line for line in found if _SCAN.search(line) and "latest" not in line]
+    whole = [line for line in found if _WHOLE_PROJECT.search(line)]
+    assert whole == ["SEARCH runs USING INDEX runs_by_arrival (project_id=?)"]
+
+
 @pytest.mark.parametrize("what", ["overview", "operation_statistics", "evidence", "ingest"])
 def test_figures_read_no_run_that_is_summarised(store: Ingested, plans: Plans, what: str) -> None:
     """D5: figures come from sums; of runs only those that are stale or not known are read."""

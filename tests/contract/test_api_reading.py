@@ -38,6 +38,21 @@ def ids(store: Ingested, project: int = 1, **filters: Any) -> list[str]:
     return [run.run_id for run in store.reader.runs(project, RunFilters(**filters)).items]
 
 
+def test_the_latest_arrival_is_that_of_any_run_and_of_the_project_alone(store: Ingested) -> None:
+    """D5: later evidence of an earlier run counts; another project's arrival tells nothing."""
+    assert store.reader.latest_arrival(1).received_at is None
+    store.send(span(1, run_of("r0")))
+    store.send(span(2, run_of("r1")))
+    first = store.reader.latest_arrival(1).received_at
+    store.send(span(3, run_of("r0")))
+    later = store.reader.latest_arrival(1)
+    store.send(span(4, run_of("r2")), project=2)
+    assert first is not None
+    assert later.received_at is not None
+    assert first < later.received_at <= later.read_at
+    assert store.reader.latest_arrival(1).received_at == later.received_at
+
+
 # -- references ---------------------------------------------------------------------------------
 
 
