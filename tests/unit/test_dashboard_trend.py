@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -51,6 +52,18 @@ def test_the_sentence_compares_with_nothing_where_nothing_arrived() -> None:
     asked = ranges.read({"last": "1h"}, NOW)
     pieces = sentence(empty, None, asked)
     assert [piece.text for piece in pieces] == ["No operation arrived in the last hour."]
+
+
+def test_the_sentence_names_an_operation_only_if_it_stands_out() -> None:
+    """E4: of two with as many extra attempts none is named; of two with one name, its workflow."""
+    view = views.overview(extra=60, rows=2)
+    first, second = view.operations
+    asked = ranges.read({"last": "24h"}, NOW)
+    tied = replace(view, operations=(first, replace(second, figures=first.figures)))
+    assert [piece.text for piece in sentence(tied, None, asked) if piece.code] == []
+    alike = replace(view, operations=(first, replace(second, operation=first.operation)))
+    said = "".join(piece.text for piece in sentence(alike, None, asked))
+    assert "push-to-crm of crm.sync made 60 of the 60." in said
 
 
 def test_a_gap_makes_the_sentence_say_at_least() -> None:

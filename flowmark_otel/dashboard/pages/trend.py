@@ -61,8 +61,8 @@ def sentence(view: Overview, before: Amplification | None, range_: Range) -> tup
         ]
     else:
         said.append(Piece(f"; nothing arrived in {range_.before}."))
-    top = max(view.operations, key=_extra, default=None)
-    if top is not None and _extra(top):
+    top = _most(view)
+    if top is not None:
         said += [
             Piece(" "),
             Piece(top.operation, data=True, code=True),
@@ -139,6 +139,13 @@ def _change(now: Amplification, before: Amplification | None) -> str:
     if now.numerator * _WORSE <= expected and expected - now.numerator >= _FEW:
         return "Retrying got better: "
     return "Retrying is about as before: "
+
+
+def _most(view: Overview) -> OverviewOperation | None:
+    """The operation with more extra attempts than any other, if there is one."""
+    ranked = sorted(view.operations, key=_extra, reverse=True)
+    counts = [_extra(each) for each in ranked[:2]] + [0, 0]
+    return ranked[0] if counts[0] > counts[1] else None
 
 
 def _of_workflow(top: OverviewOperation, view: Overview) -> str:
