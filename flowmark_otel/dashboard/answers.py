@@ -15,9 +15,9 @@ from flowmark_otel.dashboard.lists import Lists
 from flowmark_otel.dashboard.pages.events import events_page
 from flowmark_otel.dashboard.pages.frame import Frame
 from flowmark_otel.dashboard.pages.links import query, run_path
-from flowmark_otel.dashboard.pages.records import Viewer
 from flowmark_otel.dashboard.pages.run import Answered, Asked, run_page
 from flowmark_otel.dashboard.pages.runs import trace_page
+from flowmark_otel.dashboard.pages.viewer import Viewer
 from flowmark_otel.model import Principal
 
 _RUNS: Final = 20
@@ -49,7 +49,7 @@ class Answers:
         ordinary = self._ordinary(principal, run, asked.occurrences)
         frame = self._frame(principal, run, f"{run_path(key)}.json")
         rates = self._reader.run_statistics(principal.project_id, key)
-        return html(run_page(frame, Answered(run, groups, ordinary, rates), asked, self._viewer))
+        return html(run_page(frame, Answered(run, groups, ordinary, rates), asked))
 
     def run_json(self, request: Request, principal: Principal) -> Response:
         """The run, as the API answers."""

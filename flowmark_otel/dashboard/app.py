@@ -29,7 +29,8 @@ from flowmark_otel.dashboard.pages.links import (
     OVERVIEW,
     RUNS,
 )
-from flowmark_otel.dashboard.pages.records import Viewer, no_viewer
+from flowmark_otel.dashboard.pages.viewer import Viewer, no_viewer
+from flowmark_otel.dashboard.proof import Proof
 from flowmark_otel.dashboard.session import Sessions
 from flowmark_otel.model import Principal
 
@@ -57,6 +58,7 @@ def routes(
     lists = Lists(reader, guard, time)
     overall = Overall(reader, guard, time, about or About())
     answers = Answers(reader, guard, lists, _viewer(trace_url))
+    proof = Proof(reader, guard, _viewer(trace_url))
     door = Door(None if anyone else sessions)
     page, json = guard.page, guard.json
     return [
@@ -76,6 +78,10 @@ def routes(
         _route(f"{RUNS}/{{key}}/operations.json", json(answers.operations_json)),
         _route(f"{RUNS}/{{key}}/events.json", json(answers.events_json)),
         _route(f"{RUNS}/{{key}}/events", page(answers.events)),
+        _route(f"{RUNS}/{{key}}/attempt.json", json(proof.attempt_json)),
+        _route(f"{RUNS}/{{key}}/attempt", page(proof.attempt)),
+        _route(f"{RUNS}/{{key}}/occurrence.json", json(proof.occurrence_json)),
+        _route(f"{RUNS}/{{key}}/occurrence", page(proof.occurrence)),
         _route(f"{RUNS}/{{key}}.json", json(answers.run_json)),
         _route(f"{RUNS}/{{key}}", page(answers.run)),
         _route("/trace/{trace_id}", page(answers.trace)),

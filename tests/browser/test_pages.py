@@ -63,9 +63,25 @@ def test_every_mark_is_drawn_with_its_word(reader: Visitor) -> None:
     expect(page.locator(".verdict")).to_contain_text("1 gap, 1 open and 1 conflict")
     expect(page.get_by_text("unresolved:")).to_be_visible()
     expect(page.locator("#r2 + dl")).to_contain_text("crm.sync / retried")
-    expect(page.locator("table.rec").first).to_contain_text("rejected: conflict")
     strip.get_by_role("link").last.click()
     expect(page.locator("tr:target")).to_contain_text("Failed, highest known")
+
+
+def test_a_conflict_is_seen_side_by_side(reader: Visitor) -> None:
+    """A6, A9: from the table of attempts to both records of the one in conflict, and on."""
+    page = reader.page
+    page.get_by_role("link", name="ugly", exact=True).last.click()
+    conflict = page.locator("table.att tbody tr").nth(1)
+    conflict.get_by_role("link", name="2 events").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Attempt 2 of batch-2")
+    expect(page.locator("table.cmp").first).to_contain_text("CRM_TIMEOUT")
+    expect(page.locator("table.cmp").first.locator("tr.d")).to_have_count(9)
+    page.get_by_role("link", name="Attempt 1: failed").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Attempt 1 of batch-2")
+    page.get_by_label("Compare with attempt").fill("7")
+    page.get_by_role("button", name="Compare").click()
+    expect(page.get_by_role("heading", name="Compared with attempt 7")).to_be_visible()
+    assert "with=7" in page.url
 
 
 def test_a_predecessor_and_its_successor_lead_to_each_other(reader: Visitor) -> None:

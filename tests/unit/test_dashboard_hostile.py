@@ -5,12 +5,28 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
+from flowmark_otel import names
 from flowmark_otel.backend.api.parameters import RUN_FILTERS
-from flowmark_otel.backend.views import Page as Listed, RetryOf, RunLink
+from flowmark_otel.backend.views import (
+    GroupView,
+    OccurrenceView,
+    Page as Listed,
+    RetryOf,
+    RunLink,
+    RunView,
+)
 from flowmark_otel.dashboard.pages import evidence
+from flowmark_otel.dashboard.pages.attempt import (
+    AttemptPage,
+    Evidence,
+    Selected,
+    attempt_page,
+    occurrence_page,
+)
 from flowmark_otel.dashboard.pages.events import events_page
 from flowmark_otel.dashboard.pages.frame import Choice, Frame, Page
 from flowmark_otel.dashboard.pages.ingest import ingest_page
@@ -18,6 +34,7 @@ from flowmark_otel.dashboard.pages.links import EVIDENCE, query
 from flowmark_otel.dashboard.pages.overview import overview_page
 from flowmark_otel.dashboard.pages.run import Answered, run_page
 from flowmark_otel.dashboard.pages.runs import runs_page, trace_page
+from flowmark_otel.dashboard.places import places
 from flowmark_otel.dashboard.ranges import Range
 from flowmark_otel.dashboard.render import render
 from flowmark_otel.dashboard.text import LONGEST, visible
@@ -83,7 +100,8 @@ def _pages(poison: str) -> list[str]:
     asked = dict.fromkeys([one.name for one in RUN_FILTERS], poison)
     answered = Answered(run, groups, ordinary, figures)
     pages: list[Page] = [
-        run_page(frame, answered, viewer=lambda trace, span: f"https://viewer/{trace}/{span}"),
+        run_page(frame, answered),
+        *_attempts(frame, run, groups.items[0], ordinary.items[0], poison),
         runs_page(frame, [(run, groups)], following=poison, asked=asked),
         trace_page(frame, [(run, groups)], poison),
         events_page(frame, run, events, poison),
@@ -120,6 +138,40 @@ def _project_pages(frame: Frame, poison: str) -> list[Page]:
 
 
 _CHOICES = (Choice("", "any", chosen=True),)
+
+
+def _attempts(
+    frame: Frame, run: RunView, group: GroupView, ordinary: OccurrenceView, poison: str
+) -> list[AttemptPage]:
+    """A conflict, two attempts compared, and an ordinary occurrence."""
+    observed = dataclasses.replace(views.every_mark().attempts[0], observed=(views.tried(),))
+    claimed = {
+        **_poisoned(views.event(), poison).attributes,
+        names.OPERATION_ID: poison,
+        names.ERROR_CODE: poison,
+    }
+    stored = dataclasses.replace(_poisoned(views.event(), poison), attributes=claimed)
+    refused = dataclasses.replace(
+        stored, state="rejected", code=poison, message=poison, span_id=f"{poison} 2"
+    )
+    first, second = (
+        place._replace(attempt=_poisoned(observed, poison)) for place in places(group)[:2]
+    )
+    events = (stored, refused)
+    selected = Selected(group.operation, group.group_id, 2)
+    found, other = Evidence(second, events), Evidence(first, events)
+
+    def viewer(trace: str, span: str) -> str:
+        return f"https://viewer/{_hex(trace)}/{_hex(span)}"
+
+    return [
+        attempt_page(frame, run, group, selected, found, other, viewer=viewer),
+        occurrence_page(frame, run, ordinary, events, viewer),
+    ]
+
+
+def _hex(text: str) -> str:
+    return quote(text, safe="", errors="replace")
 
 
 def _skeleton(element: Element) -> list[object]:

@@ -3,120 +3,26 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-import httpx
 import pytest
 from sqlalchemy import select
-from starlette.applications import Starlette
-from starlette.routing import BaseRoute
 
-from flowmark_otel import dashboard, names
-from flowmark_otel.backend.accept import Acceptor
+from flowmark_otel import names
 from flowmark_otel.backend.keys import Keys
-from flowmark_otel.backend.read import Reader
 from flowmark_otel.backend.sessions import LIFETIME, Sessions
 from flowmark_otel.backend.store import open_store, schema
 from flowmark_otel.backend.views import jsonable
-from flowmark_otel.clock import SystemClock
 from flowmark_otel.dashboard.headers import HEADERS
 from flowmark_otel.dashboard.session import COOKIE
 from flowmark_otel.errors import Unauthenticated
-from flowmark_otel.listen.protocol import Encoding, Signal
 from flowmark_otel.model import Principal, Span
-from tests.support.loop import LoopThread, loop_thread
-from tests.support.otlp import traces_json
+from tests.support.loop import loop_thread
+from tests.support.site import HERE, Site
 
 TRACE = bytes(range(16))
-HERE = {"sec-fetch-site": "same-origin"}
-
-
-class _Clock(SystemClock):
-    """The machine's clock, moved by a test."""
-
-    def __init__(self) -> None:
-        self.ahead = 0
-
-    def now_ns(self) -> int:
-        """Epoch nanoseconds, ``ahead`` seconds from now."""
-        return super().now_ns() + self.ahead * 10**9
-
-
-class Browser:
-    """A client that keeps cookies and follows no redirect by itself."""
-
-    def __init__(self, loop: LoopThread, routes: Sequence[BaseRoute], url: str) -> None:
-        self._loop = loop
-        transport = httpx.ASGITransport(Starlette(routes=routes))
-        self._client = httpx.AsyncClient(transport=transport, base_url=url)
-
-    @property
-    def cookies(self) -> httpx.Cookies:
-        """What it keeps."""
-        return self._client.cookies
-
-    def get(self, path: str, headers: Mapping[str, str] | None = None) -> httpx.Response:
-        """The answer to a GET."""
-        return self._loop.run(self._client.get(path, headers=headers))
-
-    def post(
-        self,
-        path: str,
-        headers: Mapping[str, str],
-        data: Mapping[str, str] | None = None,
-        content: bytes | None = None,
-    ) -> httpx.Response:
-        """The answer to a POST of a form."""
-        asked = self._client.post(path, headers=headers, data=data, content=content)
-        return self._loop.run(asked)
-
-
-class Site:
-    """A store, its keys and the dashboard on top of it."""
-
-    def __init__(self, path: Path, loop: LoopThread) -> None:
-        self.loop = loop
-        self.clock = _Clock()
-        self.path = path
-        self.url = f"sqlite:///{path}"
-        self.store = open_store(self.url, clock=self.clock)
-        self.keys = Keys(self.store)
-        self.acceptor = Acceptor(self.store, self.keys)
-        self.reader = Reader(self.store)
-        self.read_key_id, self.read_key = self.keys.create("acme", names.KEY_READ)
-        _, self.ingest_key = self.keys.create("acme", names.KEY_INGEST)
-        self.project_id = self.keys.ensure_project("acme")
-
-    def client(self, anyone: Principal | None = None, url: str = "http://127.0.0.1") -> Browser:
-        """A browser that has not signed in."""
-        sessions = Sessions(self.store, self.keys)
-        routes = dashboard.routes(self.reader, sessions, anyone=anyone, clock=self.clock)
-        return Browser(self.loop, routes, url)
-
-    def signed_in(self) -> Browser:
-        """A browser with a session."""
-        client = self.client()
-        answer = client.post("/login", data={"key": self.read_key}, headers=HERE)
-        assert answer.status_code == 303
-        return client
-
-    def send(self, *spans: Span, project: str = "acme") -> None:
-        """Store what these spans fold into."""
-        principal = Principal(self.keys.ensure_project(project), project, names.KEY_INGEST)
-        body = traces_json(spans)
-        sending = self.acceptor.accept(Signal.TRACES, Encoding.JSON, body, principal, "tests")
-        self.loop.run(sending)
-
-    def run_key(self, project: str = "acme") -> str:
-        """The key of the latest run."""
-        return self.reader.runs(self.keys.ensure_project(project)).items[0].key
-
-    def close(self) -> None:
-        """End what the site started."""
-        self.acceptor.close()
-        self.store.close()
 
 
 @pytest.fixture
@@ -159,7 +65,7 @@ def test_a_retry_is_seen_from_the_list_to_its_events(site: Site) -> None:
     events = client.get(f"/runs/{key}/events").text
     for event in site.reader.events(site.project_id, key).items:
         assert event.event_id in events
-        assert event.event_id in shown
+    assert f"/runs/{key}/attempt?" in shown
 
 
 def test_every_page_has_its_json(site: Site) -> None:

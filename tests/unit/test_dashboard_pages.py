@@ -81,30 +81,6 @@ def test_numbers_of_the_table_are_the_times_of_the_views() -> None:
     ]
 
 
-def test_a_conflict_names_both_records() -> None:
-    """A6, A9: the accepted and the refused record stand side by side with ids and reason, open."""
-    document = _run(views.every_mark())
-    details = document.all("details")[0]
-    assert "open" in details.attributes
-    records = details.all("tbody")[0].all("tr")
-    claimed = [row.text for row in records if row.marks() == ["conflict"]]
-    assert len(claimed) == 2
-    assert "0000000000000002" in claimed[0]
-    assert "accepted" in claimed[0]
-    assert "rejected: conflict" in claimed[1]
-    assert f"op-{views.TRACE}-8c6d0b2ca316186f-start" in claimed[1]
-    assert "attempt 2 is operation" in claimed[1]
-
-
-def test_every_event_behind_an_attempt_is_named() -> None:
-    """A9: event ids, trace and span id of each attempt that is not folded."""
-    text = _run(views.every_mark()).all("table", "rec")[0].text
-    for attempt in views.every_mark().attempts:
-        evidence = attempt.evidence
-        for known in (evidence.start_event_id, evidence.end_event_id, evidence.span_id):
-            assert known is None or known in text
-
-
 def test_completed_after_retry_is_said_with_the_number_of_attempts() -> None:
     """A9: the story of issue and demo: failed, tried again, completed."""
     group = views.group((views.attempt(1, 0, 1, "E"), views.attempt(2, 2, 3)), "after_retry")

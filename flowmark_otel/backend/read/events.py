@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+import re
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
 
 import orjson
-from sqlalchemy import Connection, or_, select
+from sqlalchemy import Connection, Select, or_, select, tuple_
 
-from flowmark_otel.backend.evidence import ACCEPTED, DbRow, accepted, belongs
+from flowmark_otel.backend.evidence import ACCEPTED, DbRow, accepted, belongs, chunks
 from flowmark_otel.backend.read import cursor, render
 from flowmark_otel.backend.read.runs import RunRow
 from flowmark_otel.backend.store import schema
@@ -25,6 +27,20 @@ _SENDER: Final = (
     _senders.service_version,
     _senders.service_instance_id,
 )
+_STORED: Final = (
+    select(*ACCEPTED, *_SENDER)
+    .outerjoin(schema.senders, _senders.id == _events.sender)
+    .order_by(_events.id)
+)
+_REJECTED: Final = (
+    select(schema.rejections, *_SENDER)
+    .outerjoin(schema.senders, _senders.id == _rejections.sender)
+    .order_by(_rejections.id)
+)
+_EVENT_ID: Final = re.compile(r"(run|op)-([0-9a-f]{32})-([0-9a-f]{16})-(.+)", re.DOTALL)
+_KEYS: Final = 100  # three parameters each
+_Found: TypeAlias = tuple[int, int, EventView]
+"""Latest arrival so far, the row's id, the view."""
 
 
 def event_page(
@@ -53,17 +69,58 @@ def event_page(
     return Page(tuple(view for _, _, view in found[:limit]), more)
 
 
+def named_events(
+    connection: Connection, project_id: int, run: RunRow, event_ids: Sequence[str]
+) -> tuple[EventView, ...]:
+    """Those events of a run that have one of these ids, accepted and rejected, by arrival."""
+    asked = [key for key in map(_key_of, event_ids) if key is not None]
+    found: list[_Found] = []
+    for keys in chunks(asked, _KEYS):
+        found += _accepted(
+            connection,
+            run,
+            _STORED.where(
+                _events.project_id == project_id,
+                tuple_(_events.trace_id, _events.span_id, _events.part).in_(keys),
+                _events.origin == run.origin,
+                _events.run == run.id,
+            ),
+        )
+        found += _refused(
+            connection,
+            _REJECTED.where(
+                _rejections.project_id == project_id,
+                tuple_(_rejections.trace_id, _rejections.span_id, _rejections.part).in_(keys),
+                _rejections.origin == run.origin,
+                _rejections.trace_id.is_not(None),
+                or_(_rejections.run == run.id, _rejections.accepted_run == run.id),
+            ),
+        )
+    return tuple(view for _, _, view in sorted(found, key=lambda one: one[0]))
+
+
+def _key_of(text: str) -> tuple[bytes, bytes, str] | None:
+    match = _EVENT_ID.fullmatch(text)
+    if match is None:
+        return None
+    kind, trace_id, span_id, rest = match.groups()
+    return bytes.fromhex(trace_id), bytes.fromhex(span_id), f"{kind}-{rest}"
+
+
 def _stored(
     connection: Connection, project_id: int, run: RunRow, begin: int, limit: int
-) -> list[tuple[int, int, EventView]]:
-    statement = (
-        select(*ACCEPTED, *_SENDER)
-        .outerjoin(schema.senders, _senders.id == _events.sender)
-        .where(_events.run == run.id, _events.id > begin, belongs(_events.project_id, project_id))
-        .order_by(_events.id)
-        .limit(limit)
+) -> list[_Found]:
+    return _accepted(
+        connection,
+        run,
+        _STORED.where(
+            _events.run == run.id, _events.id > begin, belongs(_events.project_id, project_id)
+        ).limit(limit),
     )
-    found = []
+
+
+def _accepted(connection: Connection, run: RunRow, statement: Select[Any]) -> list[_Found]:
+    found: list[_Found] = []
     latest = 0
     for row in connection.execute(statement):
         event = accepted(row)
@@ -99,19 +156,19 @@ def _stored(
 
 def _rejected(
     connection: Connection, project_id: int, run: RunRow, begin: int, limit: int
-) -> list[tuple[int, int, EventView]]:
-    statement = (
-        select(schema.rejections, *_SENDER)
-        .outerjoin(schema.senders, _senders.id == _rejections.sender)
-        .where(
+) -> list[_Found]:
+    return _refused(
+        connection,
+        _REJECTED.where(
             or_(_rejections.run == run.id, _rejections.accepted_run == run.id),
             _rejections.id > begin,
             belongs(_rejections.project_id, project_id),
-        )
-        .order_by(_rejections.id)
-        .limit(limit)
+        ).limit(limit),
     )
-    found = []
+
+
+def _refused(connection: Connection, statement: Select[Any]) -> list[_Found]:
+    found: list[_Found] = []
     latest = 0
     for row in connection.execute(statement):
         view = EventView(

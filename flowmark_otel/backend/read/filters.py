@@ -49,6 +49,11 @@ class RunFilters:
     q: str | None = None
 
 
+def storable(*texts: str) -> bool:
+    """Whether a store can hold these texts: NUL would end one early in SQL, or be refused."""
+    return not any("\0" in text for text in texts)
+
+
 def conditions(project_id: int, filters: RunFilters) -> Iterator[ColumnElement[bool]]:
     """The conditions on ``runs`` but for ``named``, ``q`` and the time: answered from evidence.
 

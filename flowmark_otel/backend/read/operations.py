@@ -78,6 +78,13 @@ def group_page(
         listed += _rejected_groups(connection, project_id, run, int(begin), room)
     more = cursor.encode(name, listed[limit - 1][:2]) if len(listed) > limit else None
     keys = [key for _, _, key in listed[:limit]]
+    return Page(groups_of(connection, project_id, run, keys), more)
+
+
+def groups_of(
+    connection: Connection, project_id: int, run: RunRow, keys: Sequence[GroupKey]
+) -> tuple[GroupView, ...]:
+    """The groups of these operation names and group ids, without those that the run has not."""
     rows = [
         row
         for some in chunks(keys)
@@ -91,8 +98,24 @@ def group_page(
     ]
     found, rejected = _evidence(connection, project_id, run, rows)
     by_key = {(group.operation, group.group_id): group for group in groups(found, rejected)}
-    others = elsewhere(connection, project_id, run, keys)
-    return Page(tuple(render.group(by_key[key], others[key]) for key in keys), more)
+    known = [key for key in keys if key in by_key]
+    others = elsewhere(connection, project_id, run, known)
+    return tuple(render.group(by_key[key], others[key]) for key in known)
+
+
+def occurrence_of(
+    connection: Connection, project_id: int, run: RunRow, operation_id: str
+) -> OccurrenceView | None:
+    """The occurrence with an operation id, None where the run has none."""
+    rows = connection.execute(
+        select(_columns.start_event, _columns.end_event).where(
+            _columns.run == run.id,
+            _columns.operation_id == operation_id,
+            _columns.fields.is_not(None),
+        )
+    ).all()
+    found, _ = _evidence(connection, project_id, run, rows)
+    return render.occurrence(found[0]) if found else None
 
 
 def _accepted_groups(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
 from sqlalchemy import Connection, Engine
 
 from flowmark_otel.backend.read import events, intake, operations, problems, runs, statistics
-from flowmark_otel.backend.read.errors import BadParameter
-from flowmark_otel.backend.read.filters import RunFilters
+from flowmark_otel.backend.read.errors import BadParameter, NotFound
+from flowmark_otel.backend.read.filters import RunFilters, storable
 from flowmark_otel.backend.read.overview import overview
 from flowmark_otel.backend.read.problems import EvidenceFilters
 from flowmark_otel.backend.store.reading import READ_SECONDS, snapshot
@@ -113,6 +114,35 @@ class Reader:
         with self._snapshot() as connection:
             found = runs.find(connection, project_id, key)
             return operations.group_page(connection, project_id, found, limit, cursor)
+
+    def group(self, project_id: int, key: str, operation: str, group_id: str) -> GroupView:
+        """One group of a run. Raises NotFound where the run has none of that name and id."""
+        with self._snapshot() as connection:
+            found = runs.find(connection, project_id, key)
+            wanted = [(operation, group_id)] if storable(operation, group_id) else []
+            for group in operations.groups_of(connection, project_id, found, wanted):
+                return group
+        msg = "no such group in this run"
+        raise NotFound(msg)
+
+    def occurrence(self, project_id: int, key: str, operation_id: str) -> OccurrenceView:
+        """One occurrence of a run. Raises NotFound where the run has none of that id."""
+        with self._snapshot() as connection:
+            found = runs.find(connection, project_id, key)
+            if storable(operation_id):
+                one = operations.occurrence_of(connection, project_id, found, operation_id)
+                if one is not None:
+                    return one
+        msg = "no such operation in this run"
+        raise NotFound(msg)
+
+    def events_named(
+        self, project_id: int, key: str, event_ids: Sequence[str]
+    ) -> tuple[EventView, ...]:
+        """The evidence of a run under these event ids, accepted and rejected, by arrival."""
+        with self._snapshot() as connection:
+            found = runs.find(connection, project_id, key)
+            return events.named_events(connection, project_id, found, event_ids)
 
     def events(
         self, project_id: int, key: str, limit: int = DEFAULT_LIMIT, cursor: str | None = None

@@ -8,11 +8,11 @@ from typing import ClassVar, NamedTuple
 from flowmark_otel.backend import views
 from flowmark_otel.dashboard import words
 from flowmark_otel.dashboard.marks import Kind
+from flowmark_otel.dashboard.pages.evidence_of import notes_of, sender_of, typed
 from flowmark_otel.dashboard.pages.facts import value
 from flowmark_otel.dashboard.pages.frame import Frame, State
 from flowmark_otel.dashboard.pages.links import query, run_path, trace_path, workflow_path
-from flowmark_otel.dashboard.pages.records import Viewer, no_viewer
-from flowmark_otel.model import Value
+from flowmark_otel.dashboard.pages.viewer import Viewer, no_viewer
 from flowmark_otel.names import STATE_REJECTED
 
 
@@ -76,16 +76,6 @@ def events_page(
 def _row(event: views.EventView, viewer: Viewer) -> EventRow:
     rejected = event.state == STATE_REJECTED
     decision = f"rejected: {event.code}" if rejected else "stored"
-    sender = event.sender
-    service = " ".join(part for part in (sender.service_name, sender.service_version) if part)
-    parts = (service, sender.service_instance_id, sender.user_agent)
-    notes = []
-    if event.dropped_attributes:
-        notes.append(
-            f"{words.several(event.dropped_attributes, 'attribute')} dropped by the sender"
-        )
-    if event.characters_replaced:
-        notes.append("characters were replaced")
     return EventRow(
         State(Kind.CONFLICT, decision) if rejected and event.code == "conflict" else None,
         decision,
@@ -102,11 +92,7 @@ def _row(event: views.EventView, viewer: Viewer) -> EventRow:
         event.trace_id,
         event.span_id,
         viewer(event.trace_id, event.span_id),
-        ", ".join(part for part in parts if part) or words.UNKNOWN,
-        tuple(notes),
-        tuple((key, _type(item), value(item)) for key, item in sorted(event.attributes.items())),
+        sender_of(event),
+        notes_of(event),
+        tuple((key, typed(item), value(item)) for key, item in sorted(event.attributes.items())),
     )
-
-
-def _type(item: Value) -> str:
-    return {bool: "bool", int: "int", float: "double"}.get(type(item), "string")

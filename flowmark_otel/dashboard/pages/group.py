@@ -15,8 +15,8 @@ from flowmark_otel.dashboard import words
 from flowmark_otel.dashboard.marks import Kind, Shape, word
 from flowmark_otel.dashboard.pages.elsewhere import Elsewhere, elsewhere
 from flowmark_otel.dashboard.pages.frame import Link, State
+from flowmark_otel.dashboard.pages.links import attempt_path
 from flowmark_otel.dashboard.pages.plot import plot
-from flowmark_otel.dashboard.pages.records import Record, Viewer, no_viewer, records
 from flowmark_otel.dashboard.pages.rows import Numbers, Row, folded_row, place_row
 from flowmark_otel.dashboard.places import Folded, Place, fold, lost_ns, places, uncertain
 
@@ -30,15 +30,17 @@ VERDICT_MARKS: Final = {
 
 
 class Step(NamedTuple):
-    """One drawn place of a strip: its numbers, and the row it leads to.
+    """One drawn place of a strip: its numbers, and what it leads to.
 
-    ``kind`` is None where several are folded; then ``word`` says how many of what.
+    ``kind`` is None where several are folded; then ``word`` says how many of what. ``current``: it
+    is the one that the page is about.
     """
 
     label: str
     kind: Kind | None
     word: str
     anchor: str
+    current: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class GroupSection:
     """A group as the run page shows it.
 
     ``reference``: the strip starts with the run's unresolved reference. ``zero``: the time at 0 s,
-    None where no time is known. ``conflict``: both records of a place stand open below the table.
+    None where no time is known.
     """
 
     anchor: str
@@ -57,26 +59,28 @@ class GroupSection:
     facts: tuple[str, ...]
     elsewhere: Elsewhere | None
     reference: bool
-    conflict: bool
     steps: tuple[Step, ...]
     head: tuple[Shape, ...]
     rows: tuple[Row, ...]
-    records: tuple[Record, ...]
 
 
 def group_section(
     group: GroupView,
     anchor: str,
     *,
+    run: str,
     unfold: str,
     whole: bool = False,
     reference: bool = False,
-    viewer: Viewer = no_viewer,
 ) -> GroupSection:
-    """The section of one group. ``unfold``: where all attempts are shown; ``whole``: here."""
+    """The section of one group. ``run``: its key; ``unfold``: where all attempts are shown.
+
+    ``whole``: they are shown here.
+    """
     found = places(group)
     drawn: Sequence[Place | Folded] = found if whole else fold(found)
     drawing = plot(drawn)
+    path = attempt_path(run, group.operation, group.group_id)
     numbers = Numbers(drawing.zero, words.decimals(drawing.extent))
     return GroupSection(
         anchor=anchor,
@@ -87,20 +91,13 @@ def group_section(
         facts=tuple(_facts(group, found)),
         elsewhere=elsewhere(group),
         reference=reference,
-        conflict=bool(group.conflicts),
         steps=tuple(_step(item, anchor) for item in drawn),
         head=drawing.head,
         rows=tuple(
             folded_row(item, anchor, shapes, numbers, Link(f"show all {len(found):,}", unfold))
             if isinstance(item, Folded)
-            else place_row(item, anchor, shapes, numbers)
+            else place_row(item, anchor, shapes, numbers, path)
             for item, shapes in zip(drawn, drawing.rows, strict=True)
-        ),
-        records=tuple(
-            record
-            for item in drawn
-            if isinstance(item, Place)
-            for record in records(item, anchor, viewer)
         ),
     )
 

@@ -29,6 +29,18 @@ def run_path(key: str) -> str:
     return f"{RUNS}/{_segment(key)}"
 
 
+def attempt_path(key: str, operation: str, group_id: str, number: int | None = None) -> str:
+    """The page of an attempt; without ``number`` what all those of its group begin with."""
+    asked = {"operation": operation, "group_id": group_id}
+    numbered = asked if number is None else {**asked, "number": str(number)}
+    return query(f"{run_path(key)}/attempt", numbered)
+
+
+def occurrence_path(key: str, operation_id: str) -> str:
+    """The page of an ordinary occurrence."""
+    return query(f"{run_path(key)}/occurrence", {"operation_id": operation_id})
+
+
 def trace_path(trace_id: str) -> str:
     """The door for whoever has a trace id."""
     return f"/trace/{_segment(trace_id)}"

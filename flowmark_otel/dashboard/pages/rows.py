@@ -40,7 +40,7 @@ class Cell(NamedTuple):
 class Row(NamedTuple):
     """One row with its part of the timeline; ``two``: two records, two bars.
 
-    ``evidence`` leads to the records below the table, or out of the fold.
+    ``evidence`` leads to the page of the attempt, or out of the fold.
     """
 
     anchor: str
@@ -72,8 +72,10 @@ class Numbers(NamedTuple):
         return words.seconds(duration, self.digits)
 
 
-def place_row(place: Place, anchor: str, shapes: tuple[Shape, ...], numbers: Numbers) -> Row:
-    """The row of one place."""
+def place_row(
+    place: Place, anchor: str, shapes: tuple[Shape, ...], numbers: Numbers, path: str
+) -> Row:
+    """The row of one place. ``path``: what the addresses of its group's attempts begin with."""
     identity = f"{anchor}-{place.slug}"
     if place.kind is Kind.NONE:
         unknown = Cell(words.UNKNOWN, muted=True, none=True)
@@ -102,7 +104,7 @@ def place_row(place: Place, anchor: str, shapes: tuple[Shape, ...], numbers: Num
         _idle(place, numbers),
         error,
         words.NOTHING if claim and error else None,
-        _evidence(place, identity),
+        _evidence(place, path),
         two=claim is not None and attempt is not None,
     )
 
@@ -210,11 +212,11 @@ def _idle(place: Place, numbers: Numbers) -> Cell:
     return Cell(numbers.seconds(place.idle_ns), unit=_UNIT)
 
 
-def _evidence(place: Place, identity: str) -> Link:
+def _evidence(place: Place, path: str) -> Link:
     attempt = place.attempt
     refused = sum(len(claim.events) for claim in place.claims)
     note = f"{refused:,} rejected" if refused else None
-    href = f"#e-{identity}"
+    href = f"{path}&number={place.first}"
     if attempt is None:
         return Link("none accepted", href, note)
     return Link(events_word(attempt), href, note)

@@ -15,8 +15,13 @@ from flowmark_otel.dashboard.pages.elsewhere import Elsewhere, elsewhere
 from flowmark_otel.dashboard.pages.figures import Figures, figures
 from flowmark_otel.dashboard.pages.frame import Fact, Frame, State
 from flowmark_otel.dashboard.pages.group import GroupSection, group_section
-from flowmark_otel.dashboard.pages.links import query, run_path, workflow_path
-from flowmark_otel.dashboard.pages.records import Viewer, no_viewer
+from flowmark_otel.dashboard.pages.links import (
+    attempt_path,
+    occurrence_path,
+    query,
+    run_path,
+    workflow_path,
+)
 from flowmark_otel.dashboard.pages.rows import events_word
 from flowmark_otel.dashboard.pages.sentence import Sentence, sentence
 from flowmark_otel.dashboard.places import error_word, places, uncertain
@@ -33,7 +38,7 @@ class Line(NamedTuple):
     took: str
     error: str | None
     evidence: str
-    events: tuple[str, ...]
+    href: str
     elsewhere: Elsewhere | None = None
 
 
@@ -88,9 +93,7 @@ class Answered(NamedTuple):
     operations: Sequence[views.OperationRow] = ()
 
 
-def run_page(
-    frame: Frame, answered: Answered, asked: Asked | None = None, viewer: Viewer = no_viewer
-) -> RunPage:
+def run_page(frame: Frame, answered: Answered, asked: Asked | None = None) -> RunPage:
     """The context of a run page, from the answers of the API."""
     run, groups, ordinary, operations = answered
     asked = asked or Asked()
@@ -114,15 +117,15 @@ def run_page(
             group_section(
                 group,
                 f"g{index}",
+                run=run.key,
                 unfold=f"{asked.path(run.key, whole=str(index))}#g{index}",
                 whole=asked.whole == str(index),
                 reference=index == 1 and references.unresolved is not None,
-                viewer=viewer,
             )
             for index, group in enumerate(told, 1)
         ),
-        first_try=tuple(_group_line(group) for group in quiet),
-        occurrences=tuple(_line(occurrence) for occurrence in ordinary.items),
+        first_try=tuple(_group_line(run.key, group) for group in quiet),
+        occurrences=tuple(_line(run.key, occurrence) for occurrence in ordinary.items),
         groups_from_start=asked.path(run.key, groups=None, whole=None) if asked.groups else None,
         more_groups=asked.path(run.key, groups=groups.next, whole=None) if groups.next else None,
         occurrences_from_start=(
@@ -155,7 +158,7 @@ def _counts(
     )
 
 
-def _group_line(group: views.GroupView) -> Line:
+def _group_line(key: str, group: views.GroupView) -> Line:
     attempt = group.attempts[0]
     return Line(
         group.operation,
@@ -165,7 +168,7 @@ def _group_line(group: views.GroupView) -> Line:
         _took(attempt),
         None,
         events_word(attempt),
-        _events(attempt),
+        attempt_path(key, group.operation, group.group_id, attempt.number),
         elsewhere(group),
     )
 
@@ -177,12 +180,11 @@ _STATES = {
 }
 
 
-def _line(occurrence: views.OccurrenceView) -> Line:
+def _line(key: str, occurrence: views.OccurrenceView) -> Line:
     state = _STATES[occurrence.status]
     if occurrence.conflict:
         refused = words.several(len(occurrence.rejected), "event")
         state = State(Kind.CONFLICT, f"Conflict: {occurrence.status}", f"{refused} rejected")
-    rejected = tuple(f"rejected: {record.event_id}" for record in occurrence.rejected)
     return Line(
         occurrence.operation,
         None,
@@ -191,7 +193,7 @@ def _line(occurrence: views.OccurrenceView) -> Line:
         _took(occurrence),
         error_word(occurrence.error),
         events_word(occurrence),
-        (*_events(occurrence), *rejected),
+        occurrence_path(key, occurrence.operation_id),
     )
 
 
@@ -204,8 +206,3 @@ def _start(timed: views.AttemptView | views.OccurrenceView) -> tuple[str, str | 
 
 def _took(timed: views.AttemptView | views.OccurrenceView) -> str:
     return words.UNKNOWN if timed.duration_ns is None else words.seconds(timed.duration_ns)
-
-
-def _events(timed: views.AttemptView | views.OccurrenceView) -> tuple[str, ...]:
-    evidence = timed.evidence
-    return tuple(event for event in (evidence.start_event_id, evidence.end_event_id) if event)
