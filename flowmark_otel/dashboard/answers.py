@@ -18,10 +18,13 @@ from flowmark_otel.dashboard.pages.links import query, run_path
 from flowmark_otel.dashboard.pages.run import Answered, Asked, run_page
 from flowmark_otel.dashboard.pages.runs import trace_page
 from flowmark_otel.dashboard.pages.viewer import Viewer
+from flowmark_otel.dashboard.places import DRAWN, fold, places
 from flowmark_otel.model import Principal
 
 _RUNS: Final = 20
 _GROUPS: Final = 50
+_FEWEST: Final = 10
+_ROWS: Final = 100  # of groups, on one page
 _OCCURRENCES: Final = 50
 _EVENTS: Final = 50
 _TRACE_ID: Final = re.compile(r"[0-9a-fA-F]{32}")
@@ -43,9 +46,9 @@ class Answers:
         """One run, with a page of its groups and one of its ordinary occurrences."""
         key = request.path_params["key"]
         given = request.query_params
-        asked = Asked(given.get("groups"), given.get("occurrences"), given.get("whole"))
+        asked = Asked(given.get("groups"), given.get("occurrences"))
         run = self._reader.run(principal.project_id, key)
-        groups = self._reader.attempts(principal.project_id, key, _GROUPS, asked.groups)
+        groups = self._groups(principal, run, asked.groups)
         ordinary = self._ordinary(principal, run, asked.occurrences)
         frame = self._frame(principal, run, f"{run_path(key)}.json")
         rates = self._reader.run_statistics(principal.project_id, key)
@@ -81,6 +84,19 @@ class Answers:
 
     def _frame(self, principal: Principal, run: views.RunView, json: str) -> Frame:
         return self._guard.frame(principal, run.run_id, json=json, current="true")
+
+    def _groups(
+        self, principal: Principal, run: views.RunView, cursor: str | None
+    ) -> views.Page[views.GroupView]:
+        """So many groups that a page stays readable: by their rows, of which each has a few."""
+        size = run.counts.attempts / max(run.counts.groups, 1)
+        limit = max(_FEWEST, min(_GROUPS, round(_ROWS / (1 + min(size, DRAWN)))))
+        while True:
+            found = self._reader.attempts(principal.project_id, run.key, limit, cursor)
+            rows = sum(1 + len(fold(places(group))) for group in found.items)
+            if rows <= _ROWS * 2 or limit == 1:
+                return found
+            limit = max(1, limit * _ROWS // rows)  # these have more than those of the run mostly do
 
     def _ordinary(
         self, principal: Principal, run: views.RunView, cursor: str | None

@@ -78,6 +78,8 @@ def routes(
         _route(f"{RUNS}/{{key}}/operations.json", json(answers.operations_json)),
         _route(f"{RUNS}/{{key}}/events.json", json(answers.events_json)),
         _route(f"{RUNS}/{{key}}/events", page(answers.events)),
+        _route(f"{RUNS}/{{key}}/group.json", json(proof.group_json)),
+        _route(f"{RUNS}/{{key}}/group", page(proof.group)),
         _route(f"{RUNS}/{{key}}/attempt.json", json(proof.attempt_json)),
         _route(f"{RUNS}/{{key}}/attempt", page(proof.attempt)),
         _route(f"{RUNS}/{{key}}/occurrence.json", json(proof.occurrence_json)),

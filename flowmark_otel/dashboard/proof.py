@@ -1,4 +1,4 @@
-"""What the dashboard answers about one attempt or ordinary occurrence, as page and as JSON."""
+"""What the dashboard answers about one group, attempt or ordinary occurrence: page and JSON."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from flowmark_otel.dashboard.pages.attempt import (
     occurrence_page,
     place_of,
 )
+from flowmark_otel.dashboard.pages.group import group_page
 from flowmark_otel.dashboard.pages.links import query, run_path
 from flowmark_otel.dashboard.pages.viewer import Viewer
 from flowmark_otel.dashboard.places import Place
@@ -37,6 +38,21 @@ class Proof:
         self._reader = reader
         self._guard = guard
         self._viewer = viewer
+
+    def group(self, request: Request, principal: Principal) -> Response:
+        """All attempts of a group, a part at a time."""
+        key, asked = request.path_params["key"], request.query_params
+        at = _whole(asked, "at", 0)
+        group = self._group(request, principal)
+        run = self._reader.run(principal.project_id, key)
+        named = {"operation": group.operation, "group_id": group.group_id}
+        here = query(f"{run_path(key)}/group.json", named)
+        frame = self._guard.frame(principal, group.group_id, json=here, current="true")
+        return html(group_page(frame, run, group, at or 0))
+
+    def group_json(self, request: Request, principal: Principal) -> Response:
+        """A group, as the API gives it."""
+        return JSONResponse(views.jsonable(views.Page((self._group(request, principal),), None)))
 
     def attempt(self, request: Request, principal: Principal) -> Response:
         """An attempt of a group: its events, what claims its place, and another beside it."""
@@ -87,6 +103,15 @@ class Proof:
         of, key = self._occurrence(request, principal), request.path_params["key"]
         return _json(self._reader.events_named(principal.project_id, key, occurrence_event_ids(of)))
 
+    def _group(self, request: Request, principal: Principal) -> views.GroupView:
+        asked = request.query_params
+        return self._reader.group(
+            principal.project_id,
+            request.path_params["key"],
+            _text(asked, "operation"),
+            _text(asked, "group_id"),
+        )
+
     def _place(
         self, principal: Principal, key: str, selected: Selected
     ) -> tuple[views.GroupView, Place]:
@@ -108,12 +133,12 @@ class Proof:
 
 
 def _selected(asked: QueryParams) -> Selected:
-    number = _number(asked, "number")
+    number = _whole(asked, "number")
     if number is None:
         msg = "number: is missing; set the number of an attempt, from 1"
         raise BadParameter(msg)
     return Selected(
-        _text(asked, "operation"), _text(asked, "group_id"), number, _number(asked, "with")
+        _text(asked, "operation"), _text(asked, "group_id"), number, _whole(asked, "with")
     )
 
 
@@ -125,12 +150,12 @@ def _text(asked: QueryParams, name: str) -> str:
     return text
 
 
-def _number(asked: QueryParams, name: str) -> int | None:
+def _whole(asked: QueryParams, name: str, least: int = 1) -> int | None:
     text = asked.get(name, "").strip()
     if not text:
         return None
-    if not (text.isascii() and text.isdecimal() and len(text) <= _DIGITS and int(text)):
-        msg = f"{name}: found {text!r}; set the number of an attempt, from 1"
+    if not (text.isascii() and text.isdecimal() and len(text) <= _DIGITS and int(text) >= least):
+        msg = f"{name}: found {text!r}; set a whole number from {least}"
         raise BadParameter(msg)
     return min(int(text), MAX_NUMBER)
 

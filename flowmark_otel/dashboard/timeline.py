@@ -61,11 +61,13 @@ class Timeline(NamedTuple):
     """What is drawn: the ticks' labels, and the shapes of each row in the order given.
 
     ``zero`` is the time at 0 s, None where no time at all is known; ``extent`` is in nanoseconds.
+    ``grid``: the lines below the ticks, which are the same behind every row.
     """
 
     zero: int | None
     extent: int
     head: tuple[Shape, ...]
+    grid: tuple[Shape, ...]
     rows: tuple[tuple[Shape, ...], ...]
 
 
@@ -73,7 +75,7 @@ def draw(rows: Sequence[Row]) -> Timeline:
     """Draw the rows of one group on one scale."""
     times = [time for row in rows for time in _times(row)]
     if not times:
-        return Timeline(None, 0, (), tuple(() for _ in rows))
+        return Timeline(None, 0, (), (), tuple(() for _ in rows))
     zero = min(times)
     extent = max(times) - zero
     scale = _Scale(zero, max(extent, 1))
@@ -85,7 +87,8 @@ def draw(rows: Sequence[Row]) -> Timeline:
         zero,
         extent,
         tuple(_tick_label(scale, index, tick) for index, tick in enumerate(ticks)),
-        tuple(grid + tuple(scale.row(row)) for row in rows),
+        grid,
+        tuple(tuple(scale.row(row)) for row in rows),
     )
 
 
@@ -131,8 +134,21 @@ class _Scale(NamedTuple):
         top = 10 if two else 9
         if row.idle_from is not None and row.bars and row.bars[0].start is not None:
             yield from self._idle(row.idle_from, row.bars[0].start, top + 5)
+        if row.folded:
+            yield from self._folded(row.bars, top)
+            return
         for index, bar in enumerate(row.bars):
-            yield from self._bar(bar, top + 18 * index if two else top, thin=row.folded)
+            yield from self._bar(bar, top + 18 * index, thin=False)
+
+    def _folded(self, bars: Sequence[Bar], top: int) -> Iterable[Shape]:
+        # Where bars are too close to be told apart one stands for them: there may be thousands.
+        seen: set[tuple[Form, tuple[int, ...]]] = set()
+        for bar in bars:
+            known = (time for time in (bar.start, bar.end) if time is not None)
+            place = (bar.form, tuple(round(self.at(time) / _THINNEST) for time in known))
+            if place not in seen:
+                seen.add(place)
+                yield from self._bar(bar, top, thin=True)
 
     def _bar(self, bar: Bar, top: int, *, thin: bool) -> Iterable[Shape]:
         failed = bar.form in (Form.SUPERSEDED, Form.LAST)

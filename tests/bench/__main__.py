@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.bench import bomb, client, ingest, lists, overload, postgres, reading, startup
+from tests.bench import bomb, client, ingest, lists, overload, pages, postgres, reading, startup
 from tests.bench.report import Figure, show
 
 BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
@@ -16,6 +16,7 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "reading": reading.measure,
     "lists": lists.measure,
     "lists-postgres": lists.measure_postgresql,
+    "pages": pages.measure,
     "client": client.measure,
     "bomb": bomb.measure,
     "overload": overload.measure,

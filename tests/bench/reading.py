@@ -5,20 +5,16 @@ from __future__ import annotations
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
-from flowmark_otel import names
 from flowmark_otel.backend.keys import Keys
-from flowmark_otel.backend.store import Arrival, Batch, Store, open_store
-from flowmark_otel.fold import fold_span
-from flowmark_otel.model import Sender, Span
+from flowmark_otel.backend.store import open_store
 from tests.bench.report import Figure
+from tests.support.large import fill, pairs
 from tests.support.serving import Serving
 
 OPERATIONS = 10_000
 LARGE = 1_000_000
-BATCH = 2000
 ROUNDS = 5
 MOST = 3.0
 
@@ -43,8 +39,8 @@ def _time(path: Path, others: int) -> dict[str, float]:
     """Median seconds of the answers about one run, ``others`` events stored beside it."""
     store = open_store(f"sqlite:///{path}")
     project = Keys(store).ensure_project("default")
-    _fill(store, project, _spans("large", 1, OPERATIONS))
-    _fill(store, project, _spans("other", others // 20, 10))
+    fill(store, project, pairs("large", 1, OPERATIONS))
+    fill(store, project, pairs("other", others // 20, 10, OPERATIONS))
     store.close()
     found: dict[str, list[float]] = {}
     with Serving(path, "--insecure-no-auth") as serving:
@@ -74,38 +70,3 @@ def _pages(serving: Serving, path: str, most: int) -> None:
         if most == 0 or answer.get("next") is None:
             return
         query["cursor"] = answer["next"]
-
-
-def _spans(name: str, runs: int, operations: int) -> Iterator[Span]:
-    """Operations of two attempts each in groups of their own, ``operations`` spans a run."""
-    serial = 0
-    for run in range(runs):
-        for number in range(operations):
-            serial += 1
-            yield Span(
-                f"{name}-{run}".encode().rjust(16, b"\1")[-16:],
-                serial.to_bytes(8, "big"),
-                "push",
-                1_796_000_000_000_000_000 + serial,
-                1_796_000_000_000_500_000 + serial,
-                failed=number % 2 == 0,
-                attributes={
-                    names.WORKFLOW_NAME: "crm.sync",
-                    names.RUN_ID: f"{name}-{run}",
-                    names.ATTEMPT_GROUP_ID: f"batch-{number // 2}",
-                    names.ATTEMPT_NUMBER: number % 2 + 1,
-                },
-            )
-
-
-def _fill(store: Store, project: int, spans: Iterator[Span]) -> None:
-    """Store what the spans fold into."""
-    sender = Sender(service_name="crm-worker")
-    arrivals: list[Arrival] = []
-    for item, span in enumerate(spans):
-        arrivals += [Arrival(item, sender, event) for event in fold_span(span)]
-        if len(arrivals) >= BATCH:
-            store.submit(Batch(project, names.ORIGIN_SERVER, arrivals)).result()
-            arrivals = []
-    if arrivals:
-        store.submit(Batch(project, names.ORIGIN_SERVER, arrivals)).result()

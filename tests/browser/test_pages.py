@@ -75,7 +75,7 @@ def test_a_conflict_is_seen_side_by_side(reader: Visitor) -> None:
     conflict.get_by_role("link", name="2 events").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Attempt 2 of batch-2")
     expect(page.locator("table.cmp").first).to_contain_text("CRM_TIMEOUT")
-    expect(page.locator("table.cmp").first.locator("tr.d")).to_have_count(9)
+    expect(page.locator("table.cmp").first.locator("tr.d")).to_have_count(10)
     page.get_by_role("link", name="Attempt 1: failed").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Attempt 1 of batch-2")
     page.get_by_label("Compare with attempt").fill("7")
@@ -100,7 +100,7 @@ def test_a_folded_group_opens_to_all_its_attempts(reader: Visitor) -> None:
     page = reader.page
     page.get_by_role("link", name="flood", exact=True).click()
     rows = page.locator("table.att tbody tr")
-    expect(rows).to_have_count(9)
+    expect(rows).to_have_count(10)
     page.get_by_role("link", name="show all 30").click()
     expect(rows).to_have_count(30)
 

@@ -13,6 +13,7 @@ from flowmark_otel.dashboard.marks import BY_KIND, Kind
 from flowmark_otel.dashboard.pages import frame
 from flowmark_otel.dashboard.pages.events import events_page
 from flowmark_otel.dashboard.pages.frame import Frame
+from flowmark_otel.dashboard.pages.group import group_page
 from flowmark_otel.dashboard.pages.run import Answered, Asked, run_page
 from flowmark_otel.dashboard.pages.runs import runs_page
 from flowmark_otel.dashboard.render import render
@@ -136,9 +137,49 @@ def test_a_long_group_is_folded_and_can_be_shown_whole() -> None:
     assert folded.all("td")[0].text == "3–24"
     assert "22 more failed" in folded.text
     (way,) = folded.all("a")
-    assert way.attributes["href"] == f"/runs/{views.KEY}?whole=1#g1"
+    named = "operation=push-to-crm&group_id=customer-batch-44"
+    assert way.attributes["href"] == f"/runs/{views.KEY}/group?{named}"
     assert way.text == "show all 30"
-    assert len(_rows(_run(views.flood(30), asked=Asked(whole="1")))) == 30
+    whole = parse(render(group_page(_FRAME, views.run(), views.flood(30), 0)))
+    assert len(_rows(whole)) == 30
+    assert [row.all("td")[0].text for row in _rows(whole)] == [str(n) for n in range(1, 31)]
+
+
+def test_all_attempts_of_a_large_group_are_shown_a_hundred_at_a_time() -> None:
+    """A9: a thousand attempts: each is on one page, drawn on one scale, with a way on and back."""
+    seen: list[str] = []
+    path = f"/runs/{views.KEY}/group?operation=push-to-crm&group_id=customer-batch-44"
+    for at in range(0, 1000, 100):
+        html = render(group_page(_FRAME, views.run(), views.flood(1000), at))
+        assert len(html) < 300_000
+        page = parse(html)
+        seen += [row.all("td")[0].text for row in _rows(page)]
+        ways = [link.attributes["href"] for link in page.all("nav", "pager")[0].all("a")]
+        before = [path] if at == 100 else [f"{path}&at={at - 100}"]
+        after = [f"{path}&at={at + 100}"]
+        assert ways == (before if at else []) + (after if at < 900 else [])
+        assert page.all("table", "att")[0].all("thead")[0].all("text")[-1].text == "1500"
+    assert seen == [str(number) for number in range(1, 1001)]
+    beyond = parse(render(group_page(_FRAME, views.run(), views.flood(1000), 5000)))
+    assert _rows(beyond)[-1].all("td")[0].text == "1000"
+
+
+def test_a_group_of_nothing_but_gaps_stays_a_page() -> None:
+    """A10: gaps are never folded, so of a thousand the first are shown and the rest is a way."""
+    odd = tuple(views.attempt(number, number, number + 0.5, "E") for number in range(1, 2000, 2))
+    holes = tuple((number, number) for number in range(2, 1999, 2))
+    html = render(
+        run_page(
+            _FRAME,
+            Answered(views.run(), Page((replace(views.group(odd, "failed"), gaps=holes),), None)),
+        )
+    )
+    assert len(html) < 300_000
+    document = parse(html)
+    assert len(_rows(document)) == 100
+    [rest] = document.all("p", "rest")
+    assert rest.text == "1,899 more"
+    assert "/group?" in rest.all("a")[0].attributes["href"]
 
 
 def test_an_unresolved_reference_is_text_and_a_resolved_one_a_link() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from flowmark_otel.dashboard.marks import Shape
 from flowmark_otel.dashboard.timeline import SECOND, Bar, Form, Row, Timeline, draw
 
@@ -113,4 +115,18 @@ def test_two_records_of_one_place_are_two_bars() -> None:
 def test_without_any_time_nothing_is_drawn() -> None:
     """A10: a zero time is unknown, so there is no scale to draw on."""
     drawing = draw([Row((Bar(Form.COMPLETED, None, None),))])
-    assert drawing == Timeline(None, 0, (), ((),))
+    assert drawing == Timeline(None, 0, (), (), ((),))
+
+
+def test_thousands_of_folded_bars_are_drawn_where_they_can_be_told_apart() -> None:
+    """A9: bars that would lie on each other are one: a row of any number stays small."""
+    bars = tuple(
+        Bar(Form.SUPERSEDED, number * SECOND, number * SECOND + SECOND // 2)
+        for number in range(5000)
+    )
+    drawing = draw([Row(bars, folded=True), Row((Bar(Form.COMPLETED, 0, 5000 * SECOND),))])
+    drawn = [dict(shape.attributes) for shape in drawing.rows[0]]
+    assert 150 <= len(drawn) <= 400
+    assert {shape["class"] for shape in drawn} == {"bar-fail w1"}
+    places = sorted(float(shape["x"].rstrip("%")) for shape in drawn)
+    assert max(after - before for before, after in pairwise(places)) < 1

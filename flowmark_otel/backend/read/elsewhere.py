@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from sqlalchemy import Connection, and_, case, exists, func, select, tuple_
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Subquery,
+    and_,
+    case,
+    exists,
+    func,
+    or_,
+    select,
+    tuple_,
+)
 
 from flowmark_otel.backend.evidence import DbRow, belongs, chunks
 from flowmark_otel.backend.read.render import Elsewhere
@@ -35,25 +46,35 @@ def elsewhere(
 
 def _repeated(connection: Connection, run: RunRow, keys: Sequence[GroupKey]) -> list[DbRow]:
     """The groups that any other run of the store names; few do, and only those are counted."""
-    other = schema.occurrences.alias("other")
     repeated: list[DbRow] = []
     for some in chunks(keys):
-        repeated += connection.execute(
+        # Each group once: its attempts, of which there may be thousands, all name the same.
+        named = (
             select(_columns.operation, _columns.group_id)
             .where(
                 _columns.run == run.id,
                 tuple_(_columns.operation, _columns.group_id).in_(some),
                 _columns.group_id.is_not(None),
-                exists().where(
-                    other.c.group_id == _columns.group_id,
-                    other.c.operation == _columns.operation,
-                    other.c.run != run.id,
-                    other.c.group_id.is_not(None),
-                ),
             )
             .distinct()
+            .subquery("named")
         )
+        repeated += connection.execute(select(named).where(_elsewhere(named, run)))
     return repeated
+
+
+def _elsewhere(named: Subquery, run: RunRow) -> ColumnElement[bool]:
+    """Whether another run names the group: one stored before, or one stored after.
+
+    A seek in the index each; all of the run's own rows may lie between them.
+    """
+    other = schema.occurrences.alias("other").c
+    same = (
+        other.group_id == named.c.group_id,
+        other.operation == named.c.operation,
+        other.group_id.is_not(None),
+    )
+    return or_(exists().where(*same, other.run < run.id), exists().where(*same, other.run > run.id))
 
 
 def _others(

@@ -11,6 +11,7 @@ from flowmark_otel.backend.read import cursor, render
 from flowmark_otel.backend.read.gathering import Gathered
 from flowmark_otel.backend.read.runs import RunRow
 from flowmark_otel.backend.summary.rollups import ALL
+from flowmark_otel.backend.summary.stored import kept
 from flowmark_otel.backend.tries import run_tries
 from flowmark_otel.backend.views import OperationRow, Page
 from flowmark_otel.fold.rates import Figures, Tally
@@ -49,8 +50,13 @@ def operation_page(
 
 
 def of_run(connection: Connection, project_id: int, run: RunRow) -> tuple[OperationRow, ...]:
-    """The figures of one run, per operation name."""
-    tallies = run_tries(connection, project_id, [run.id])[run.id].tallies()
+    """The figures of one run, per operation name; folded only where its summary is stale."""
+    summary = None if run.stale else kept(connection, [run.id]).get(run.id)
+    tallies = (
+        run_tries(connection, project_id, [run.id])[run.id].tallies()
+        if summary is None
+        else summary.tallies
+    )
     rows = [render.operation_row(run.workflow, *one) for one in _figures(tallies)]
     return tuple(sorted(rows, key=_order))
 

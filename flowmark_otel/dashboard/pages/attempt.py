@@ -14,7 +14,7 @@ from flowmark_otel.dashboard.pages.compare import Comparison, of_attempts, of_cl
 from flowmark_otel.dashboard.pages.evidence_of import Received, Span, Try, received, spans, tries
 from flowmark_otel.dashboard.pages.frame import Frame, Link, Piece
 from flowmark_otel.dashboard.pages.group import Step
-from flowmark_otel.dashboard.pages.links import attempt_path, run_path, workflow_path
+from flowmark_otel.dashboard.pages.links import attempt_path, group_path, run_path, workflow_path
 from flowmark_otel.dashboard.pages.sides import Side, accepted, sides
 from flowmark_otel.dashboard.pages.viewer import Viewer, no_viewer
 from flowmark_otel.dashboard.places import Folded, Place, error_word, fold, places
@@ -74,6 +74,7 @@ class AttemptPage:
     run: str
     operation: str
     group_id: str | None
+    group: str | None
     heading: str
     kind: Kind
     lead: str
@@ -152,6 +153,7 @@ def attempt_page(
         run=run_path(run.key),
         operation=group.operation,
         group_id=group.group_id,
+        group=group_path(run.key, group.operation, group.group_id),
         heading=f"Attempt {place.label}",
         kind=place.kind,
         lead=_lead(place),
@@ -202,6 +204,7 @@ def occurrence_page(
         run=run_path(run.key),
         operation=of.operation,
         group_id=None,
+        group=None,
         heading=f"Occurrence {of.operation_id}",
         kind=kind,
         lead=lead,

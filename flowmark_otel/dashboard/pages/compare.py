@@ -132,12 +132,8 @@ def _comparison(
     left, right = records
     bars = (_bar(left, last=highest[0]), _bar(right, last=highest[1]))
     drawn = timeline.draw([timeline.Row((bar,)) for bar in bars])
-    shapes = tuple(
-        tuple(shape for shape in row if ("class", "grid") not in shape.attributes)
-        for row in drawn.rows
-    )
     extent = f"0 to {words.took(drawn.extent)}" if drawn.zero is not None else words.TIME_UNKNOWN
-    return Comparison(*titles, extent, shapes if any(shapes) else (), rows)
+    return Comparison(*titles, extent, drawn.rows if any(drawn.rows) else (), rows)
 
 
 def _bar(side: Side, *, last: bool) -> timeline.Bar:

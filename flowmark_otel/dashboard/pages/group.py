@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from flowmark_otel import names
-from flowmark_otel.backend.views import GroupView
+from flowmark_otel.backend.views import GroupView, RunView
 from flowmark_otel.dashboard import words
 from flowmark_otel.dashboard.marks import Kind, Shape, word
 from flowmark_otel.dashboard.pages.elsewhere import Elsewhere, elsewhere
-from flowmark_otel.dashboard.pages.frame import Link, State
-from flowmark_otel.dashboard.pages.links import attempt_path
+from flowmark_otel.dashboard.pages.frame import Frame, Link, State
+from flowmark_otel.dashboard.pages.links import attempt_path, group_path, run_path, workflow_path
 from flowmark_otel.dashboard.pages.plot import plot
 from flowmark_otel.dashboard.pages.rows import Numbers, Row, folded_row, place_row
 from flowmark_otel.dashboard.places import Folded, Place, fold, lost_ns, places, uncertain
@@ -27,6 +27,10 @@ VERDICT_MARKS: Final = {
     names.VERDICT_OPEN: Kind.OPEN,
     names.VERDICT_UNDETERMINED: Kind.CONFLICT,
 }
+
+
+ROWS: Final = 100
+"""Rows of one group that a page shows at once."""
 
 
 class Step(NamedTuple):
@@ -48,7 +52,7 @@ class GroupSection:
     """A group as the run page shows it.
 
     ``reference``: the strip starts with the run's unresolved reference. ``zero``: the time at 0 s,
-    None where no time is known.
+    None where no time is known. ``more``: to the rows that are on no part of this page.
     """
 
     anchor: str
@@ -61,7 +65,40 @@ class GroupSection:
     reference: bool
     steps: tuple[Step, ...]
     head: tuple[Shape, ...]
+    grid: tuple[Shape, ...]
     rows: tuple[Row, ...]
+    more: Link | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPage:
+    """All attempts of one group, ROWS at a time."""
+
+    template: ClassVar[str] = "group.html"
+    frame: Frame
+    workflow: str
+    workflow_href: str
+    run_id: str
+    run: str
+    group: GroupSection
+    before: str | None
+
+
+def group_page(frame: Frame, run: RunView, group: GroupView, at: int) -> GroupPage:
+    """The page of a group, with the rows from the place ``at`` on, counted from 0."""
+    path = group_path(run.key, group.operation, group.group_id)
+    count = len(places(group))
+    at = min(at, max(count - 1, 0) // ROWS * ROWS)
+    before = max(at - ROWS, 0)
+    return GroupPage(
+        frame,
+        run.workflow,
+        workflow_path(run.workflow),
+        run.run_id,
+        run_path(run.key),
+        group_section(group, "g", run=run.key, window=at),
+        None if at == 0 else f"{path}&at={before}" if before else path,
+    )
 
 
 def group_section(
@@ -69,19 +106,24 @@ def group_section(
     anchor: str,
     *,
     run: str,
-    unfold: str,
-    whole: bool = False,
+    window: int | None = None,
     reference: bool = False,
 ) -> GroupSection:
-    """The section of one group. ``run``: its key; ``unfold``: where all attempts are shown.
+    """The section of one group of the run with the key ``run``.
 
-    ``whole``: they are shown here.
+    ``window``: the place from which on all are shown; without one they are folded, and of many
+    that cannot be (gaps and conflicts never are) the first are shown.
     """
     found = places(group)
-    drawn: Sequence[Place | Folded] = found if whole else fold(found)
+    drawn: Sequence[Place | Folded] = fold(found) if window is None else found
     drawing = plot(drawn)
     path = attempt_path(run, group.operation, group.group_id)
+    every = group_path(run, group.operation, group.group_id)
     numbers = Numbers(drawing.zero, words.decimals(drawing.extent))
+    at = window or 0
+    shown = tuple(zip(drawn, drawing.rows, strict=True))[at : at + ROWS]
+    rest = len(drawn) - at - len(shown)
+    further = every if window is None else f"{every}&at={at + ROWS}"
     return GroupSection(
         anchor=anchor,
         operation=group.operation,
@@ -91,14 +133,16 @@ def group_section(
         facts=tuple(_facts(group, found)),
         elsewhere=elsewhere(group),
         reference=reference,
-        steps=tuple(_step(item, anchor) for item in drawn),
+        steps=tuple(_step(item, anchor) for item, _ in shown),
         head=drawing.head,
+        grid=drawing.grid,
         rows=tuple(
-            folded_row(item, anchor, shapes, numbers, Link(f"show all {len(found):,}", unfold))
+            folded_row(item, anchor, shapes, numbers, Link(f"show all {len(found):,}", every))
             if isinstance(item, Folded)
             else place_row(item, anchor, shapes, numbers, path)
-            for item, shapes in zip(drawn, drawing.rows, strict=True)
+            for item, shapes in shown
         ),
+        more=Link(f"{rest:,} more", further) if rest else None,
     )
 
 

@@ -36,6 +36,11 @@ def attempt_path(key: str, operation: str, group_id: str, number: int | None = N
     return query(f"{run_path(key)}/attempt", numbered)
 
 
+def group_path(key: str, operation: str, group_id: str) -> str:
+    """The page of all attempts of a group."""
+    return query(f"{run_path(key)}/group", {"operation": operation, "group_id": group_id})
+
+
 def occurrence_path(key: str, operation_id: str) -> str:
     """The page of an ordinary occurrence."""
     return query(f"{run_path(key)}/occurrence", {"operation_id": operation_id})

@@ -45,13 +45,11 @@ class Line(NamedTuple):
 class Asked(NamedTuple):
     """What of a run was asked for, as its address says it.
 
-    ``groups`` and ``occurrences`` are cursors, ``whole`` the number of the group on this page
-    that is shown without a fold.
+    ``groups`` and ``occurrences`` are cursors.
     """
 
     groups: str | None = None
     occurrences: str | None = None
-    whole: str | None = None
 
     def path(self, key: str, **changed: str | None) -> str:
         """The address of the run with something changed."""
@@ -118,16 +116,14 @@ def run_page(frame: Frame, answered: Answered, asked: Asked | None = None) -> Ru
                 group,
                 f"g{index}",
                 run=run.key,
-                unfold=f"{asked.path(run.key, whole=str(index))}#g{index}",
-                whole=asked.whole == str(index),
                 reference=index == 1 and references.unresolved is not None,
             )
             for index, group in enumerate(told, 1)
         ),
         first_try=tuple(_group_line(run.key, group) for group in quiet),
         occurrences=tuple(_line(run.key, occurrence) for occurrence in ordinary.items),
-        groups_from_start=asked.path(run.key, groups=None, whole=None) if asked.groups else None,
-        more_groups=asked.path(run.key, groups=groups.next, whole=None) if groups.next else None,
+        groups_from_start=asked.path(run.key, groups=None) if asked.groups else None,
+        more_groups=asked.path(run.key, groups=groups.next) if groups.next else None,
         occurrences_from_start=(
             asked.path(run.key, occurrences=None) if asked.occurrences else None
         ),
