@@ -13,8 +13,9 @@ from flowmark_otel.backend.read import BadParameter, NotFound, Reader
 from flowmark_otel.dashboard.guard import Guard, html, see_other
 from flowmark_otel.dashboard.lists import Lists
 from flowmark_otel.dashboard.pages.events import events_page
-from flowmark_otel.dashboard.pages.frame import Frame
+from flowmark_otel.dashboard.pages.frame import Asking, Frame
 from flowmark_otel.dashboard.pages.links import query, run_path
+from flowmark_otel.dashboard.pages.news import of_run
 from flowmark_otel.dashboard.pages.run import Answered, Asked, run_page
 from flowmark_otel.dashboard.pages.runs import trace_page
 from flowmark_otel.dashboard.pages.viewer import Viewer
@@ -47,10 +48,13 @@ class Answers:
         key = request.path_params["key"]
         given = request.query_params
         asked = Asked(given.get("groups"), given.get("occurrences"))
+        # Before all else is read: what comes in between is announced rather than missed.
+        mark = self._reader.mark(principal.project_id, key)
         run = self._reader.run(principal.project_id, key)
         groups = self._groups(principal, run, asked.groups)
         ordinary = self._ordinary(principal, run, asked.occurrences)
-        frame = self._frame(principal, run, f"{run_path(key)}.json")
+        asks = of_run(key, mark, asked.path(key))
+        frame = self._frame(principal, run, f"{run_path(key)}.json", asks)
         rates = self._reader.run_statistics(principal.project_id, key)
         return html(run_page(frame, Answered(run, groups, ordinary, rates), asked))
 
@@ -82,8 +86,10 @@ class Answers:
         key, cursor = request.path_params["key"], request.query_params.get("cursor")
         return _json(self._reader.events(principal.project_id, key, _EVENTS, cursor))
 
-    def _frame(self, principal: Principal, run: views.RunView, json: str) -> Frame:
-        return self._guard.frame(principal, run.run_id, json=json, current="true")
+    def _frame(
+        self, principal: Principal, run: views.RunView, json: str, asks: Asking | None = None
+    ) -> Frame:
+        return self._guard.frame(principal, run.run_id, json=json, current="true", asks=asks)
 
     def _groups(
         self, principal: Principal, run: views.RunView, cursor: str | None

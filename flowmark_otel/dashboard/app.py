@@ -19,6 +19,7 @@ from flowmark_otel.dashboard.door import Door
 from flowmark_otel.dashboard.guard import Guard
 from flowmark_otel.dashboard.headers import SecurityHeaders
 from flowmark_otel.dashboard.lists import Lists
+from flowmark_otel.dashboard.news import News
 from flowmark_otel.dashboard.overall import About, Overall
 from flowmark_otel.dashboard.pages.links import (
     EVIDENCE,
@@ -59,6 +60,7 @@ def routes(
     overall = Overall(reader, guard, time, about or About())
     answers = Answers(reader, guard, lists, _viewer(trace_url))
     proof = Proof(reader, guard, _viewer(trace_url))
+    news = News(reader, time)
     door = Door(None if anyone else sessions)
     page, json = guard.page, guard.json
     return [
@@ -74,6 +76,8 @@ def routes(
         _route(RUNS, page(overall.unless_empty(lists.runs))),
         _route(f"{RUNS}.json", json(lists.runs_json)),
         _route(f"{RUNS}.csv", page(lists.runs_csv)),
+        _route(f"{RUNS}/news", json(news.runs)),
+        _route(f"{RUNS}/{{key}}/news", json(news.run)),
         _route(f"{RUNS}/{{key}}/attempts.json", json(answers.attempts_json)),
         _route(f"{RUNS}/{{key}}/operations.json", json(answers.operations_json)),
         _route(f"{RUNS}/{{key}}/events.json", json(answers.events_json)),

@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from flowmark_otel.backend.read import BadParameter, NotFound
 from flowmark_otel.backend.views import Arrival
 from flowmark_otel.dashboard.pages.foot import foot
-from flowmark_otel.dashboard.pages.frame import Foot, Frame, Link, Page
+from flowmark_otel.dashboard.pages.frame import Asking, Foot, Frame, Link, Page
 from flowmark_otel.dashboard.pages.links import LOGIN, RUNS, query
 from flowmark_otel.dashboard.pages.plain import HopPage, MessagePage
 from flowmark_otel.dashboard.render import render
@@ -108,6 +108,7 @@ class Guard:
         current: str | None = None,
         tab: str = "runs",
         carry: str = "",
+        asks: Asking | None = None,
     ) -> Frame:
         """The frame of a page that a principal sees."""
         return Frame(
@@ -119,6 +120,7 @@ class Guard:
             tab=tab,
             carry=carry,
             foot=self._foot(principal),
+            asks=asks,
         )
 
     def _foot(self, principal: Principal) -> Foot | None:

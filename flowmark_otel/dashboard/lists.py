@@ -19,6 +19,7 @@ from flowmark_otel.dashboard.guard import Guard, html
 from flowmark_otel.dashboard.pages import evidence
 from flowmark_otel.dashboard.pages.evidence import EvidencePage, Looked, Told
 from flowmark_otel.dashboard.pages.links import EVIDENCE, RUNS, query
+from flowmark_otel.dashboard.pages.news import of_list
 from flowmark_otel.dashboard.pages.runs import GROUPS, Listed, runs_page, select_choices
 from flowmark_otel.dashboard.pages.ways import carry, last_choices, range_ways
 from flowmark_otel.dashboard.tables import csv_answer
@@ -52,6 +53,7 @@ class Lists:
             json=query(f"{RUNS}.json", asked.texts),
             current="page",
             carry=carry(asked.range),
+            asks=of_list(found, asked.filters, asked.cursor),
         )
         listed = [self.listed(principal, run) for run in found.items]
         page = runs_page(frame, listed, following=found.next, asked=asked.texts, range_=asked.range)
@@ -75,7 +77,8 @@ class Lists:
         """A run and the first of its groups."""
         if not run.counts.groups:
             return run, views.Page((), None)
-        return run, self._reader.attempts(principal.project_id, run.key, GROUPS)
+        groups = self._reader.attempts(principal.project_id, run.key, GROUPS, others=False)
+        return run, groups
 
     def _asked_runs(self, request: Request) -> Asked:
         return asking.read(request, (*RUN_FILTERS, _CURSOR), self._clock.now_ns())

@@ -11,11 +11,17 @@ from markupsafe import Markup
 from flowmark_otel.dashboard.marks import MARKS, Kind
 from flowmark_otel.dashboard.pages.frame import Page
 from flowmark_otel.dashboard.pages.links import TABS
+from flowmark_otel.dashboard.pages.news import NewsPage
 from flowmark_otel.dashboard.text import visible
 
 
 def render(page: Page) -> str:
     """The HTML of a page, from its template and its context (named ``page`` there)."""
+    return _environment().get_template(page.template).render(page=page)
+
+
+def fragment(page: NewsPage) -> str:
+    """The HTML of a part of a page."""
     return _environment().get_template(page.template).render(page=page)
 
 

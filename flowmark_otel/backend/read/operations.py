@@ -64,9 +64,18 @@ def occurrence_page(
 
 
 def group_page(
-    connection: Connection, project_id: int, run: RunRow, limit: int, after: str | None
+    connection: Connection,
+    project_id: int,
+    run: RunRow,
+    limit: int,
+    after: str | None,
+    *,
+    others: bool = True,
 ) -> Page[GroupView]:
-    """Groups by first arrival; those known only from rejected evidence come last."""
+    """Groups by first arrival; those known only from rejected evidence come last.
+
+    ``others``: whether the other runs that name the same groups are looked for.
+    """
     name = f"attempts {run.key.hex()}"
     part, begin = cursor.decode(name, after, (str, int)) or (_ACCEPTED, 0)
     listed: list[tuple[str, int, GroupKey]] = []
@@ -78,11 +87,16 @@ def group_page(
         listed += _rejected_groups(connection, project_id, run, int(begin), room)
     more = cursor.encode(name, listed[limit - 1][:2]) if len(listed) > limit else None
     keys = [key for _, _, key in listed[:limit]]
-    return Page(groups_of(connection, project_id, run, keys), more)
+    return Page(groups_of(connection, project_id, run, keys, others=others), more)
 
 
 def groups_of(
-    connection: Connection, project_id: int, run: RunRow, keys: Sequence[GroupKey]
+    connection: Connection,
+    project_id: int,
+    run: RunRow,
+    keys: Sequence[GroupKey],
+    *,
+    others: bool = True,
 ) -> tuple[GroupView, ...]:
     """The groups of these operation names and group ids, without those that the run has not."""
     rows = [
@@ -99,8 +113,9 @@ def groups_of(
     found, rejected = _evidence(connection, project_id, run, rows)
     by_key = {(group.operation, group.group_id): group for group in groups(found, rejected)}
     known = [key for key in keys if key in by_key]
-    others = elsewhere(connection, project_id, run, known)
-    return tuple(render.group(by_key[key], others[key]) for key in known)
+    found_elsewhere = elsewhere(connection, project_id, run, known if others else ())
+    nowhere = render.Elsewhere()
+    return tuple(render.group(by_key[key], found_elsewhere.get(key, nowhere)) for key in known)
 
 
 def occurrence_of(

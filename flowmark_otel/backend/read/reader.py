@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from sqlalchemy import Connection, Engine
 
-from flowmark_otel.backend.read import events, intake, operations, problems, runs, statistics
+from flowmark_otel.backend.read import events, intake, news, operations, problems, runs, statistics
 from flowmark_otel.backend.read.errors import BadParameter, NotFound
 from flowmark_otel.backend.read.filters import RunFilters, storable
 from flowmark_otel.backend.read.overview import overview
@@ -107,13 +107,24 @@ class Reader:
             return operations.occurrence_page(connection, project_id, found, limit, cursor)
 
     def attempts(
-        self, project_id: int, key: str, limit: int = DEFAULT_LIMIT, cursor: str | None = None
+        self,
+        project_id: int,
+        key: str,
+        limit: int = DEFAULT_LIMIT,
+        cursor: str | None = None,
+        *,
+        others: bool = True,
     ) -> Page[GroupView]:
-        """The groups of a run, by first arrival; all attempts of a group are on its page."""
+        """The groups of a run, by first arrival; all attempts of a group are on its page.
+
+        ``others``: whether the other runs that name the same groups are looked for.
+        """
         _check(limit)
         with self._snapshot() as connection:
             found = runs.find(connection, project_id, key)
-            return operations.group_page(connection, project_id, found, limit, cursor)
+            return operations.group_page(
+                connection, project_id, found, limit, cursor, others=others
+            )
 
     def group(self, project_id: int, key: str, operation: str, group_id: str) -> GroupView:
         """One group of a run. Raises NotFound where the run has none of that name and id."""
@@ -219,6 +230,22 @@ class Reader:
         """What arrived, from whom, and what holds it."""
         with self._snapshot() as connection:
             return intake.ingest(connection, project_id, self._clock.now_ns())
+
+    def newer_runs(self, project_id: int, filters: RunFilters, after: int) -> int:
+        """How many runs first arrived after ``after``, epoch nanoseconds; at most MOST_NEWS."""
+        with self._snapshot() as connection:
+            return news.newer_runs(connection, project_id, filters, after)
+
+    def mark(self, project_id: int, key: str) -> tuple[int, int]:
+        """How far the evidence of a run reaches, for ``newer_events``."""
+        with self._snapshot() as connection:
+            return news.mark(connection, project_id, runs.find(connection, project_id, key))
+
+    def newer_events(self, project_id: int, key: str, after: tuple[int, int]) -> int:
+        """How many events of a run arrived after a mark; at most MOST_NEWS."""
+        with self._snapshot() as connection:
+            found = runs.find(connection, project_id, key)
+            return news.newer_events(connection, project_id, found, after)
 
     def latest_arrival(self, project_id: int) -> Arrival:
         """How far the evidence reaches; cheap enough for every page."""

@@ -19,6 +19,13 @@ class Foot(NamedTuple):
     behind: str | None = None
 
 
+class Asking(NamedTuple):
+    """Where a page asks whether there is new evidence, and the way to it."""
+
+    poll: str
+    show: str
+
+
 @dataclass(frozen=True, slots=True)
 class Frame:
     """The frame of a page.
@@ -27,7 +34,8 @@ class Frame:
     (there is none without authentication). ``json``: where the same answer is as JSON. ``tab``:
     the view in the navigation; ``current``: ``page`` where it is that very view, ``true`` below it,
     None where it is neither. ``carry``: the query that takes the time range along, with its ``?``.
-    ``foot`` is None where the store could not be asked.
+    ``foot`` is None where the store could not be asked. ``asks`` is None where a page does not ask
+    whether there is new evidence.
     """
 
     title: str
@@ -38,6 +46,7 @@ class Frame:
     tab: str = "runs"
     carry: str = ""
     foot: Foot | None = None
+    asks: Asking | None = None
 
 
 class Page(Protocol):
