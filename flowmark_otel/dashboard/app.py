@@ -21,6 +21,7 @@ from flowmark_otel.dashboard.headers import SecurityHeaders
 from flowmark_otel.dashboard.lists import Lists
 from flowmark_otel.dashboard.news import News
 from flowmark_otel.dashboard.overall import About, Overall
+from flowmark_otel.dashboard.pace import Pace
 from flowmark_otel.dashboard.pages.links import (
     EVIDENCE,
     HOME,
@@ -28,6 +29,7 @@ from flowmark_otel.dashboard.pages.links import (
     LOGIN,
     LOGOUT,
     OVERVIEW,
+    PROJECTS,
     RUNS,
 )
 from flowmark_otel.dashboard.pages.viewer import Viewer, no_viewer
@@ -61,7 +63,7 @@ def routes(
     answers = Answers(reader, guard, lists, _viewer(trace_url))
     proof = Proof(reader, guard, _viewer(trace_url))
     news = News(reader, time)
-    door = Door(None if anyone else sessions)
+    door = Door(None if anyone else sessions, guard, Pace(time))
     page, json = guard.page, guard.json
     return [
         _route(HOME, page(overall.unless_empty(overall.overview))),
@@ -94,6 +96,8 @@ def routes(
         _route(LOGIN, door.form),
         Route(LOGIN, door.sign_in, methods=["POST"], middleware=_HEADERS),
         Route(LOGOUT, door.sign_out, methods=["POST"], middleware=_HEADERS),
+        _route(PROJECTS, page(door.projects)),
+        Route(PROJECTS, door.switch, methods=["POST"], middleware=_HEADERS),
         Mount("/static", StaticFiles(directory=_STATIC), middleware=_HEADERS),
     ]
 

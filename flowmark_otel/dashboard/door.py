@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import parse_qs
@@ -11,12 +12,15 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from flowmark_otel.dashboard.guard import html, see_other
+from flowmark_otel.dashboard import words
+from flowmark_otel.dashboard.guard import Guard, html, see_other
+from flowmark_otel.dashboard.pace import Pace
 from flowmark_otel.dashboard.pages.frame import Frame, Link
-from flowmark_otel.dashboard.pages.links import HOME, LOGIN, RUNS, own_path
-from flowmark_otel.dashboard.pages.plain import LoginPage, MessagePage
-from flowmark_otel.dashboard.session import COOKIE, Sessions, drop_cookie, own_site, set_cookie
+from flowmark_otel.dashboard.pages.links import HOME, LOGIN, PROJECTS, RUNS, own_path, query
+from flowmark_otel.dashboard.pages.plain import LoginPage, MessagePage, ProjectsPage, ProjectWay
+from flowmark_otel.dashboard.session import Sessions, drop_cookie, own_site, set_cookie, tokens
 from flowmark_otel.errors import Forbidden, Unauthenticated, Unavailable
+from flowmark_otel.model import Principal
 
 _LONGEST_FORM: Final = 16_384
 _REFUSED: Final = "Not accepted: this is no read key of this server."
@@ -26,8 +30,10 @@ _LATER: Final = "The keys cannot be read now. Try again in a moment."
 class Door:
     """The sign-in form and what it posts; ``sessions`` is None where there is no authentication."""
 
-    def __init__(self, sessions: Sessions | None) -> None:
+    def __init__(self, sessions: Sessions | None, guard: Guard, pace: Pace) -> None:
         self._sessions = sessions
+        self._guard = guard
+        self._pace = pace
 
     def form(self, request: Request) -> Response:
         """The form; without authentication there is nothing to sign in to."""
@@ -45,34 +51,93 @@ class Door:
         if fields is None:
             return _too_large()
         onward = own_path(fields.get("next"))
+        # Sessions are in the store, which must not hold up the event loop.
+        return await run_in_threadpool(self._open, self._sessions, request, fields, onward)
+
+    def _open(
+        self, sessions: Sessions, request: Request, fields: Mapping[str, str], onward: str
+    ) -> Response:
+        address = request.client.host if request.client else ""
+        wait = self._pace.wait(address)
+        if wait:
+            return _too_often(wait)
         try:
-            # Authentication reads the store, which must not hold up the event loop.
-            token = await run_in_threadpool(self._sessions.open, fields.get("key", "").strip())
+            token = sessions.open(fields.get("key", "").strip())
+            project = sessions.principal(token).project
         except (Unauthenticated, Forbidden):
+            self._pace.wrong(address)
             page = LoginPage(Frame("Sign in"), onward, _REFUSED)
             return html(page, HTTPStatus.FORBIDDEN)
         except Unavailable:
             page = LoginPage(Frame("Sign in"), onward, _LATER)
             return html(page, HTTPStatus.SERVICE_UNAVAILABLE)
-        with contextlib.suppress(Unavailable):
-            # A browser keeps one cookie: the session that it parts with ends by itself in time.
-            await run_in_threadpool(self._sessions.close, request.cookies.get(COOKIE))
+        others = [other for other in tokens(request) if self._stays(sessions, other, project)]
         response = see_other(onward)
-        set_cookie(response, request, token, self._sessions.lifetime)
+        set_cookie(response, request, [token, *others], sessions.lifetime)
         return response
 
+    @staticmethod
+    def _stays(sessions: Sessions, token: str, project: str) -> bool:
+        """Whether a session goes on beside a new one of a project; ends it where not."""
+        try:
+            if sessions.principal(token).project != project:
+                return True
+            sessions.close(token)
+        except (Unauthenticated, Forbidden):
+            return False
+        except Unavailable:
+            return True  # it ends by itself in time
+        return False
+
     def sign_out(self, request: Request) -> Response:
-        """End the session, here and in the browser."""
+        """End all sessions of the browser, here and there."""
         if not own_site(request):
             return _foreign()
         response = see_other(LOGIN)
         if self._sessions is not None:
             try:
-                self._sessions.close(request.cookies.get(COOKIE))
+                for token in tokens(request):
+                    self._sessions.close(token)
             except Unavailable:
                 return _still_open()
             drop_cookie(response, request)
         return response
+
+    # -- several projects -------------------------------------------------------------------------
+
+    def projects(self, request: Request, principal: Principal) -> Response:
+        """The projects that this browser has signed in to, and the way to another."""
+        frame = self._guard.frame(principal, "Projects")
+        ways = (
+            ProjectWay(name, query(PROJECTS, {"project": name}), name == principal.project)
+            for name, _ in self._signed_in(request)
+        )
+        return html(ProjectsPage(frame, tuple(ways)))
+
+    def switch(self, request: Request) -> Response:
+        """Look at another project that this browser has signed in to."""
+        if self._sessions is None:
+            return see_other(HOME)
+        if not own_site(request):
+            return _foreign()
+        response = see_other(HOME)
+        chosen = request.query_params.get("project")
+        found = self._signed_in(request)
+        first = [token for name, token in found if name == chosen]
+        if not first:
+            return see_other(query(LOGIN, {"next": HOME}))
+        others = [token for _, token in found if token not in first]
+        set_cookie(response, request, [*first, *others], self._sessions.lifetime)
+        return response
+
+    def _signed_in(self, request: Request) -> list[tuple[str, str]]:
+        """Projects and sessions of the browser, in the order of the cookie."""
+        found: list[tuple[str, str]] = []
+        for token in tokens(request):
+            with contextlib.suppress(Unauthenticated, Forbidden):
+                if self._sessions is not None:
+                    found.append((self._sessions.principal(token).project, token))
+        return found
 
 
 async def _form(request: Request) -> dict[str, str] | None:
@@ -90,6 +155,17 @@ def _foreign() -> Response:
     text = "This was asked by a page of another site."
     page = MessagePage(Frame("Refused"), "Refused", text, Link("All runs", RUNS))
     return html(page, HTTPStatus.FORBIDDEN)
+
+
+def _too_often(wait: int) -> Response:
+    text = (
+        "Too many wrong keys were sent from this address, or from all together."
+        f" Try again in {words.several(wait, 'second')}."
+    )
+    page = MessagePage(Frame("Not now"), "Too many tries", text, Link("Sign in", LOGIN))
+    response = html(page, HTTPStatus.TOO_MANY_REQUESTS)
+    response.headers["Retry-After"] = str(wait)
+    return response
 
 
 def _still_open() -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final, NamedTuple, TypeAlias
@@ -16,7 +17,7 @@ from flowmark_otel.dashboard.pages.frame import Asking, Foot, Frame, Link, Page
 from flowmark_otel.dashboard.pages.links import LOGIN, RUNS, query
 from flowmark_otel.dashboard.pages.plain import HopPage, MessagePage
 from flowmark_otel.dashboard.render import render
-from flowmark_otel.dashboard.session import COOKIE, Sessions
+from flowmark_otel.dashboard.session import COOKIE, Sessions, tokens
 from flowmark_otel.errors import FlowmarkError, Forbidden, Unauthenticated, Unavailable
 from flowmark_otel.model import Principal
 
@@ -66,7 +67,12 @@ class Guard:
         """Who is asking. Raises Unauthenticated or Forbidden."""
         if self._insecure is not None:
             return self._insecure
-        return self._sessions.principal(request.cookies.get(COOKIE))
+        for token in tokens(request):
+            with contextlib.suppress(Unauthenticated, Forbidden):
+                # One of several may have ended; the next project is better than no page.
+                return self._sessions.principal(token)
+        msg = "not signed in"
+        raise Unauthenticated(msg)
 
     def page(self, handler: Handler) -> Endpoint:
         """An endpoint for people: whoever has no session is led to the sign-in and back."""

@@ -1,10 +1,12 @@
-"""The dashboard's session: what it asks of whoever keeps sessions, and the cookie.
+"""The dashboard's sessions: what it asks of whoever keeps them, and the cookie.
 
-The cookie is HttpOnly and SameSite=Strict.
+The cookie is HttpOnly and SameSite=Strict. It holds the sessions of several projects, the one that
+is looked at first.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
@@ -14,6 +16,10 @@ from starlette.responses import Response
 from flowmark_otel.model import Principal
 
 COOKIE: Final = "flowmark_session"
+MOST: Final = 8
+"""Sessions of one browser; the one that was looked at longest ago gives way."""
+
+_BETWEEN: Final = "."  # in no token
 _OWN_SITE: Final = frozenset({"same-origin", "none"})
 
 
@@ -41,11 +47,19 @@ class Sessions(Protocol):
         ...
 
 
-def set_cookie(response: Response, request: Request, token: str, lifetime: int) -> None:
-    """Give the browser its session; Secure under TLS."""
+def tokens(request: Request) -> tuple[str, ...]:
+    """The sessions of a browser, the one that is looked at first."""
+    found = request.cookies.get(COOKIE, "").split(_BETWEEN)[:MOST]
+    return tuple(token for token in found if token)
+
+
+def set_cookie(
+    response: Response, request: Request, sessions: Sequence[str], lifetime: int
+) -> None:
+    """Give the browser its sessions; Secure under TLS."""
     response.set_cookie(
         COOKIE,
-        token,
+        _BETWEEN.join(sessions[:MOST]),
         max_age=lifetime,
         path="/",
         secure=request.url.scheme == "https",

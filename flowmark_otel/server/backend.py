@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.routing import BaseRoute
 
 from flowmark_otel import dashboard, names
@@ -39,6 +40,7 @@ from flowmark_otel.listen.serving import Listeners, Tls
 from flowmark_otel.listen.telemetry import Telemetry
 from flowmark_otel.model import Principal
 from flowmark_otel.server.counting import Metering
+from flowmark_otel.server.hosts import LoopbackNames
 from flowmark_otel.server.readiness import Readiness
 from flowmark_otel.signals import signals_of
 
@@ -151,7 +153,7 @@ class Server:
                     *self._reading(store, keys),
                 ],
                 exception_handlers={HTTPException: http.no_such_route},
-                middleware=metering.middleware,
+                middleware=[*metering.middleware, *self._names()],
             ),
             grpc_address=options.grpc,
             http_address=options.http,
@@ -177,6 +179,10 @@ class Server:
             *made,
             None if telemetry is None else telemetry.address,
         )
+
+    def _names(self) -> list[Middleware]:
+        """Without authentication nobody is served under a foreign name."""
+        return [Middleware(LoopbackNames)] if self._options.insecure_no_auth else []
 
     def _pages(self, keys: Keys) -> Callable[[], Collection[str]] | None:
         """The origins of pages that may send; none where keys are not looked at."""

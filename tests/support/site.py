@@ -35,13 +35,23 @@ class MovedClock(SystemClock):
         """Epoch nanoseconds, ``ahead`` seconds from now."""
         return super().now_ns() + self.ahead * 10**9
 
+    def monotonic(self) -> float:
+        """Seconds, as many ahead."""
+        return super().monotonic() + self.ahead
+
 
 class Browser:
     """A client that keeps cookies and follows no redirect by itself."""
 
-    def __init__(self, loop: LoopThread, routes: Sequence[BaseRoute], url: str) -> None:
+    def __init__(
+        self,
+        loop: LoopThread,
+        routes: Sequence[BaseRoute],
+        url: str,
+        address: str = "127.0.0.1",
+    ) -> None:
         self._loop = loop
-        transport = httpx.ASGITransport(Starlette(routes=routes))
+        transport = httpx.ASGITransport(Starlette(routes=routes), client=(address, 40_000))
         self._client = httpx.AsyncClient(transport=transport, base_url=url)
 
     @property

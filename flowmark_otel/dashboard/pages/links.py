@@ -14,6 +14,7 @@ OVERVIEW = "/overview"
 """Where the overview's JSON and CSV are; the page itself is at ``HOME``."""
 LOGIN = "/login"
 LOGOUT = "/logout"
+PROJECTS = "/projects"
 
 TABS: Final = (
     ("overview", HOME, "Overview"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from flowmark_otel.dashboard.pages.frame import Frame, Link
 
@@ -47,6 +47,23 @@ class LoginPage:
     frame: Frame
     onward: str
     error: str | None = None
+
+
+class ProjectWay(NamedTuple):
+    """A project that the browser has a session for; ``switch``: what to post to."""
+
+    name: str
+    switch: str
+    current: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectsPage:
+    """The projects that this browser has signed in to."""
+
+    template: ClassVar[str] = "projects.html"
+    frame: Frame
+    ways: tuple[ProjectWay, ...]
 
 
 @dataclass(frozen=True, slots=True)
