@@ -16,7 +16,7 @@ from tests.support.server import Running, options, running
 
 pytestmark = pytest.mark.needs("chromium")
 
-OURS = {"/static/times.js"}
+OURS = {"/static/times.js", "/static/htmx.min.js"}
 """The scripts that our pages name; nothing else runs."""
 
 SEEN = (

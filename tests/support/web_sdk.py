@@ -24,8 +24,8 @@ def bundle(kept: Path) -> str:
             folder = Path(name)
             for source in _SOURCES:
                 shutil.copy(WEB / source, folder)
-            _run(folder, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
-            _run(
+            run_in(folder, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+            run_in(
                 *(folder, str(folder / "node_modules" / ".bin" / "esbuild"), "page.js"),
                 *("--bundle", "--format=iife", "--outfile=bundle.js", "--log-level=warning"),
             )
@@ -33,7 +33,8 @@ def bundle(kept: Path) -> str:
     return made.read_text()
 
 
-def _run(folder: Path, *command: str) -> None:
+def run_in(folder: Path, *command: str) -> None:
+    """Run a command in a folder; fails with what it said."""
     done = subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=_SECONDS, check=False
     )

@@ -154,7 +154,7 @@ def attempt_page(
         operation=group.operation,
         group_id=group.group_id,
         group=group_path(run.key, group.operation, group.group_id),
-        heading=f"Attempt {place.label}",
+        heading=f"{'Attempt' if place.first == place.last else 'Attempts'} {place.label}",
         kind=place.kind,
         lead=_lead(place),
         pieces=_pieces(place, records),
