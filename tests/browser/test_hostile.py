@@ -56,14 +56,19 @@ def _shape(path: str) -> str:
     return f"{re.sub('[0-9a-f]{32}', 'KEY', parts.path)}?{names}"
 
 
-def _walk(found: Visitor, starts: list[str]) -> list[str]:
-    """Open pages and what they link to on this server; each is looked at as it is opened."""
+def _walk(found: Visitor, starts: list[str], of_shape: int) -> list[str]:
+    """Open pages and what they link to on this server; each is looked at as it is opened.
+
+    ``of_shape``: pages that are looked at of each view.
+    """
     waiting, seen = deque(starts), set(starts)
     opened: list[str] = []
     shapes: dict[str, int] = {}
     while waiting and len(opened) < MOST_PAGES:
         path = waiting.popleft()
-        found.page.goto(f"{found.base}{path}")
+        answer = found.page.goto(f"{found.base}{path}")
+        assert answer is not None
+        assert answer.status == 200, path
         opened.append(path)
         looked = found.page.evaluate(LOOK)
         assert looked["foreign"] == [], path
@@ -82,16 +87,16 @@ def _walk(found: Visitor, starts: list[str]) -> list[str]:
             if re.search(r"\.(json|csv)\?", page) or page.startswith(("/logout", "/login")):
                 continue
             shape = _shape(page)
-            if page not in seen and shapes.get(shape, 0) < len(hostile.PAYLOADS) + 4:
+            if page not in seen and shapes.get(shape, 0) < of_shape:
                 shapes[shape] = shapes.get(shape, 0) + 1
                 seen.add(page)
                 waiting.append(page)
     return opened
 
 
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize(("width", "of_shape"), [(1280, len(hostile.PAYLOADS) + 4), (390, 5)])
 def test_no_view_runs_loads_or_breaks_on_what_a_sender_wrote(
-    browser: Browser, poisoned: Running, tmp_path: Path, width: int
+    browser: Browser, poisoned: Running, tmp_path: Path, width: int, of_shape: int
 ) -> None:
     """D5: script, attribute and address injections, controls, directions, long text: all is text.
 
@@ -107,12 +112,12 @@ def test_no_view_runs_loads_or_breaks_on_what_a_sender_wrote(
 
         found.page.on("request", asked)
         found.sign_in(poisoned.read_key)
-        opened = _walk(found, ["/runs", "/", "/evidence", "/ingest", "/projects"])
+        opened = _walk(found, ["/runs", "/", "/evidence", "/ingest", "/projects"], of_shape)
         found.page.screenshot(path=tmp_path / f"last-{width}.png")
         kinds = {urlsplit(_shape(path)).path for path in opened}
         assert {"/", "/runs", "/evidence", "/ingest", "/projects", "/runs/KEY"} <= kinds
         assert {f"/runs/KEY/{view}" for view in ("attempt", "occurrence", "events")} <= kinds
-        assert len(opened) > 60
+        assert len(opened) > 40
         assert elsewhere == []
         assert found.complaints == []
 
