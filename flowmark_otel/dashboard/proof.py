@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
+from urllib.parse import parse_qsl
 
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
@@ -11,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from flowmark_otel.backend import views
 from flowmark_otel.backend.read import BadParameter, NotFound, Reader
-from flowmark_otel.dashboard.guard import Guard, html
+from flowmark_otel.dashboard.guard import Guard, html, see_other
 from flowmark_otel.dashboard.pages.attempt import (
     Evidence,
     Selected,
@@ -57,6 +58,8 @@ class Proof:
     def attempt(self, request: Request, principal: Principal) -> Response:
         """An attempt of a group: its events, what claims its place, and another beside it."""
         key = request.path_params["key"]
+        if "of" in request.query_params:
+            return see_other(_chosen(key, request.query_params))
         selected = _selected(request.query_params)
         run = self._reader.run(principal.project_id, key)
         group, place = self._place(principal, key, selected)
@@ -130,6 +133,13 @@ class Proof:
         operation_id = _text(request.query_params, "operation_id")
         key = request.path_params["key"]
         return self._reader.occurrence(principal.project_id, key, operation_id)
+
+
+def _chosen(key: str, asked: QueryParams) -> str:
+    """The address that the form of an attempt's page means."""
+    of = dict(parse_qsl(asked["of"]))
+    kept = {name: of.get(name) for name in ("operation", "group_id", "number")}
+    return query(f"{run_path(key)}/attempt", {**kept, "with": asked.get("with", "").strip()})
 
 
 def _selected(asked: QueryParams) -> Selected:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib import metadata
+from typing import Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from flowmark_otel.dashboard.marks import MARKS, Kind
 from flowmark_otel.dashboard.pages.frame import Page
 from flowmark_otel.dashboard.pages.links import TABS
 from flowmark_otel.dashboard.pages.news import NewsPage
 from flowmark_otel.dashboard.text import visible
+
+_ADDRESS: Final = re.compile(r"[!-~]{1,16384}")
 
 
 def render(page: Page) -> str:
@@ -30,6 +34,11 @@ def _shown(value: object) -> object:
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
     return visible(value)
+
+
+def _address(value: str) -> object:
+    """An address of ours whole: it is long where names are, and has nothing to be made visible."""
+    return Markup(escape(value)) if _ADDRESS.fullmatch(value) else visible(value)  # noqa: S704
 
 
 def _version() -> str:
@@ -50,6 +59,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
+    environment.filters["address"] = _address
     environment.globals["marks"] = MARKS
     environment.globals["kinds"] = Kind
     environment.globals["version"] = _version()

@@ -143,12 +143,9 @@ def test_two_attempts_are_compared_in_attributes_and_error(site: Site) -> None:
     assert fields["System"] == ("none", "crm-2.example", "≠ differs", "d")
     [form] = other.all("form", "choose")
     kept = {one.attributes["name"]: one.attributes["value"] for one in form.all("input")}
-    assert kept == {
-        "operation": marked.PUSH,
-        "group_id": marked.GROUP,
-        "number": "3",
-        "with": "1",
-    }
+    assert kept == {"of": f"{ASKED}&number=3", "with": "1"}
+    chosen = client.get(f"{form.attributes['action']}?of={quote_plus(kept['of'])}&with=2")
+    assert chosen.headers["location"] == f"/runs/{key}/attempt?{ASKED}&number=3&with=2"
     assert not _page(client, key, f"{ASKED}&number=1").all("table", "cmp")
 
 
@@ -229,3 +226,21 @@ def test_what_is_not_there_is_not_found_and_a_bad_address_says_what_is_wrong(sit
         assert answer.status_code == 400, path
         assert said in answer.text
     assert site.client().get(f"/runs/{key}/attempt?{ASKED}&number=1").status_code == 303
+
+
+def test_the_longest_names_lead_to_their_evidence_and_compare(site: Site) -> None:
+    """D5: an address is never cut as text is: 200 characters of four bytes are 2,400 of it."""
+    operation, group = "\U0001f600" * 198 + "\n&", "\U0001f600" * 128
+    named: dict[str, Any] = {names.OPERATION_NAME: operation, names.ATTEMPT_GROUP_ID: group}
+    site.send(marked.attempt(1, 0, 1, "E", **named), marked.attempt(2, 2, 3, **named))
+    client, key = site.signed_in(), site.run_key()
+    page = parse(client.get(f"/runs/{key}").text)
+    ways = [
+        link.attributes["href"] for link in page.all("a") if "/attempt?" in str(link.attributes)
+    ]
+    assert [client.get(way).status_code for way in ways] == [200, 200]
+    second = parse(client.get(ways[1]).text)
+    [form] = second.all("form", "choose")
+    of = form.all("input")[0].attributes["value"]
+    chosen = client.get(f"{form.attributes['action']}?of={quote_plus(of)}&with=1")
+    assert "Compared with attempt 1" in client.get(chosen.headers["location"]).text

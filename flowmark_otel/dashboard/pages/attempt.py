@@ -50,10 +50,13 @@ class Evidence(NamedTuple):
 
 
 class Choosing(NamedTuple):
-    """The form that compares with another attempt: where it leads, and what it keeps."""
+    """The form that compares with another attempt: where it leads, and which it is compared to.
+
+    ``of`` is the query of this page in one field: a browser rewrites line ends of a form's fields.
+    """
 
     path: str
-    kept: tuple[tuple[str, str], ...]
+    of: str
     number: str
 
 
@@ -354,9 +357,6 @@ def _compared(
 
 
 def _choosing(key: str, selected: Selected, other: Evidence | None) -> Choosing:
-    kept = (
-        ("operation", selected.operation),
-        ("group_id", selected.group_id),
-        ("number", str(selected.number)),
-    )
-    return Choosing(f"{run_path(key)}/attempt", kept, other[0].label if other else "")
+    path = attempt_path(key, selected.operation, selected.group_id, selected.number)
+    _, _, of = path.partition("?")
+    return Choosing(f"{run_path(key)}/attempt", of, other[0].label if other else "")
