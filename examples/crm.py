@@ -1,7 +1,8 @@
-"""A CRM on loopback that the services of these examples depend on: flaky, and strict about keys.
+"""A CRM on loopback that the services of these examples depend on, and that is flaky.
 
-It answers 503 to the first request for each batch and 200 to every later one. Start it in a
-terminal of its own, `python examples/crm.py`; it listens on 127.0.0.1:5050 until Ctrl-C.
+It answers 503 to the first request for each batch and 200 to every later one; a batch whose name
+begins with `lost` it never takes. Start it in a terminal of its own, `python examples/crm.py`; it
+listens on 127.0.0.1:5050 until Ctrl-C.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ class Crm(BaseHTTPRequestHandler):
     keys: dict[str, list[str | None]] = {}  # noqa: RUF012  shared by all requests on purpose
 
     def do_POST(self) -> None:
-        """Fail once for each batch."""
+        """Fail once for each batch, and always for a lost one."""
         with self.lock:
             keys = self.keys.setdefault(self.path, [])
             keys.append(self.headers["Idempotency-Key"])
         body = json.dumps({"tries": len(keys), "keys": len(set(keys))}).encode()
-        self.send_response(HTTPStatus.SERVICE_UNAVAILABLE if len(keys) == 1 else HTTPStatus.OK)
+        down = len(keys) == 1 or self.path.startswith("/lost")
+        self.send_response(HTTPStatus.SERVICE_UNAVAILABLE if down else HTTPStatus.OK)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

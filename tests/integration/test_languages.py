@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from textwrap import dedent
 from typing import Any, Final
 
 import pytest
 
 from tests.support.languages import built, run_language
-from tests.support.programs import Recorded
+from tests.support.programs import ROOT, Recorded
 from tests.support.serving import Serving
 
 pytestmark = pytest.mark.timeout(500)  # a first build downloads what the program needs
@@ -83,3 +85,33 @@ def test_plain_attributes_are_enough(
     assert len(deadlines) == 1
     assert all(type(deadline) is int and deadline > 2**40 for deadline in deadlines)
     assert [event["state"] for event in events] == ["stored"] * 6
+
+
+def shown() -> list[tuple[str, str]]:
+    """Each snippet of docs/languages.md: the file that it is said to come from, and its text."""
+    text = (ROOT / "docs" / "languages.md").read_text()
+    pattern = r"^\[`[^`]+`\]\(\.\./([^)]+)\)\n\n```\w+\n(.*?)^```"
+    return re.findall(pattern, text, re.MULTILINE | re.DOTALL)
+
+
+def test_what_is_shown_is_what_runs() -> None:
+    """A26: every snippet of docs/languages.md is a part of its example, and each has one."""
+    found = shown()
+    assert [file.split("/")[-2] for file, _ in found] == ["go", "java", "node", "examples"]
+    for file, snippet in found:
+        lines = (ROOT / file).read_text().splitlines()
+        wanted = snippet.splitlines()
+        [start] = [at for at, line in enumerate(lines) if line.strip() == wanted[0]]
+        assert dedent("\n".join(lines[start : start + len(wanted)])).splitlines() == wanted, file
+
+
+def test_the_table_of_attributes_is_told_once() -> None:
+    """D4: docs/languages.md and README have one and the same table."""
+    tables = [
+        re.findall(
+            r"^\| [^|]* \| [^|]*`flowmark\.[^|]* \|$", (ROOT / name).read_text(), re.MULTILINE
+        )
+        for name in ("README.md", "docs/languages.md")
+    ]
+    assert tables[0] == tables[1]
+    assert len(tables[1]) == 5

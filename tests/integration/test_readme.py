@@ -104,7 +104,7 @@ def test_sites_with_a_proxy_are_made_as_told(program: str) -> None:
     "name",
     [
         *("README.md", "CONTRIBUTING.md", "examples/README.md"),
-        *("docs/browsers.md", "deploy/README.md"),
+        *("docs/browsers.md", "docs/languages.md", "deploy/README.md"),
     ],
 )
 def test_links_lead_somewhere(name: str) -> None:

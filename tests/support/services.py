@@ -33,8 +33,9 @@ class Service:
         self.address = self._wait(re.compile(ready))
 
     def wait_for(self, line: str) -> None:
-        """Read what it prints up to a line that matches."""
-        self._wait(re.compile(f"({line})"))
+        """Read what it prints up to a line that matches; it may have come already."""
+        if not any(re.search(line, said) for said in self.said):
+            self._wait(re.compile(f"({line})"))
 
     def stop(self, how: signal.Signals) -> str:
         """End it as a person or a supervisor does; everything that it printed."""

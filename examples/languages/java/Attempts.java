@@ -20,7 +20,6 @@ import java.time.Duration;
 import java.time.Instant;
 import java.util.List;
 import java.util.UUID;
-import java.util.concurrent.TimeUnit;
 
 public final class Attempts {
   private static final int MAX_TRIES = 3;
@@ -98,7 +97,7 @@ public final class Attempts {
     } finally {
       run.end();
     }
-    sdk.getSdkTracerProvider().shutdown().join(10, TimeUnit.SECONDS);
+    // The SDK registered a shutdown hook, which sends what is still queued.
     System.out.println("handed run " + runId + " of crm.sync to the exporter");
   }
 }

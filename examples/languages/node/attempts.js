@@ -1,4 +1,4 @@
-// Retries recorded by plain attributes, with the stock OpenTelemetry SDK for Node 20 or newer.
+// Retries recorded by plain attributes, with the stock OpenTelemetry SDK for Node 18.19 or newer.
 //
 // With a backend on loopback (flowmark-otel serve --insecure-no-auth):
 //
