@@ -125,7 +125,7 @@ class Lists:
                 ),
                 csv=query(f"{EVIDENCE}.csv", asked.filters),
                 newest=query(EVIDENCE, asked.filters) if asked.cursor else None,
-                older=query(EVIDENCE, {**asked.filters, "cursor": following})
+                older=query(EVIDENCE, {**asked.range.paged(asked.filters), "cursor": following})
                 if following
                 else None,
             )

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from flowmark_otel.backend.api.parameters import read_time
 from flowmark_otel.backend.read import DEFAULT_BUCKETS, BadParameter
+from flowmark_otel.backend.views import rfc3339
 from flowmark_otel.dashboard.pages.frame import Choice
 
 NAMES: Final = ("last", "since", "until")
@@ -65,6 +66,16 @@ class Range:
     def before(self) -> str:
         """How the time of the same length before it is called: ``the 24 hours before``."""
         return f"the {LAST[self.last].words} before" if self.last else "the same time before"
+
+    def paged(self, filters: Mapping[str, str]) -> dict[str, str]:
+        """What a further page of a list is asked with: the same time, whatever the clock says.
+
+        A cursor belongs to the time it was given for, and the last day is another one by then.
+        """
+        if self.last is None or self.since is None or self.until is None:
+            return dict(filters)
+        kept = {name: text for name, text in filters.items() if name not in NAMES}
+        return {**kept, "since": rfc3339(self.since), "until": rfc3339(self.until)}
 
     def bounds(self, now: int) -> tuple[int, int]:
         """Both ends; 30 days where the beginning is open."""

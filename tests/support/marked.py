@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Final
 
 from flowmark_otel import names
@@ -55,7 +56,7 @@ def run(run_id: str, retry_of: str | None = None, *, failed: bool = False) -> Sp
         attributes[names.RETRY_OF_RUN_ID] = retry_of
     return Span(
         trace_id=TRACE,
-        span_id=b"run" + run_id.encode().rjust(5, b"-")[:5],
+        span_id=hashlib.blake2b(run_id.encode(), digest_size=8).digest(),
         name="sync",
         start_time_unix_nano=ZERO - SECOND,
         end_time_unix_nano=ZERO + 12 * SECOND,

@@ -148,3 +148,19 @@ def test_htmx_is_shipped_with_its_licence_and_kept_on_a_short_leash(site: Site) 
     for element in page.all():
         if "hx-get" in element.attributes:
             assert element.attributes["href"]
+
+
+def test_the_next_page_of_the_last_hour_is_that_of_the_same_hour(site: Site) -> None:
+    """D5: a cursor belongs to its time: the way to older runs names it, however late it is gone."""
+    for number in range(45):
+        site.send(marked.run(f"run-{number}"))
+    client = site.signed_in()
+    path, seen = "/runs?last=1h&status=completed", 0
+    while path:
+        site.clock.ahead += 600
+        page = parse(client.get(path).text)
+        seen += len(page.all("td", "r-run"))
+        older = [link for link in page.all("a") if link.text == "Older"]
+        path = older[0].attributes["href"] if older else ""
+        assert "last=" not in path
+    assert seen == 45

@@ -157,7 +157,7 @@ def test_operations_and_buckets_of_the_overview_are_those_of_its_json(site: Site
 
 
 def test_two_clicks_lead_from_the_overview_to_the_evidence_of_an_attempt(site: Site) -> None:
-    """A9: operation, run; there each attempt has its event ids."""
+    """A9: operation, run; there each attempt leads to its event ids."""
     operation = site.page("/").all("table", "ops")[0].all("tbody")[0].all("tr")[0].all("a")[0]
     runs = site.page(operation.attributes["href"])
     listed = runs.all("td", "r-run")
@@ -168,8 +168,13 @@ def test_two_clicks_lead_from_the_overview_to_the_evidence_of_an_attempt(site: S
     retried = [group for group in groups if len(group["attempts"]) > 1]
     assert retried
     for group in retried:
+        section = next(
+            one for one in shown.all("section", "group") if group["group_id"] in one.text
+        )
+        ways = [cell.all("a")[0].attributes["href"] for cell in section.all("td", "ev-col")]
         for attempt in group["attempts"]:
-            assert attempt["evidence"]["end_event_id"] in shown.text
+            [way] = [way for way in ways if way.endswith(f"&number={attempt['number']}")]
+            assert attempt["evidence"]["end_event_id"] in site.page(way).text
 
 
 def test_evidence_is_grouped_by_service_and_says_what_implies_it(site: Site) -> None:

@@ -146,7 +146,7 @@ def runs_page(
         filters=_filters(asked, time),
         filtered=any(filters.values()),
         newest=query(RUNS, filters) if asked.get("cursor") else None,
-        older=query(RUNS, {**filters, "cursor": following}) if following else None,
+        older=query(RUNS, {**time.paged(filters), "cursor": following}) if following else None,
         ranges=range_ways(RUNS, time, filters, anytime=True),
         csv=query(f"{RUNS}.csv", filters) if listed else None,
     )
