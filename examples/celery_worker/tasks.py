@@ -12,6 +12,7 @@ span of the task. The queue is a folder, which needs no broker.
     cd examples/celery_worker
     export OTEL_SERVICE_NAME=crm-sync FLOWMARK_ENDPOINT=http://127.0.0.1:4318
     export OTEL_TRACES_EXPORTER=none OTEL_METRICS_EXPORTER=none OTEL_LOGS_EXPORTER=none
+    export FLOWMARK_SIGNALS=none           # the task records its tries itself
     opentelemetry-instrument celery -A tasks worker --pool solo
     celery -A tasks call tasks.sync --args '["customer-batch-42"]'     # in a third
     flowmark-otel runs list

@@ -11,6 +11,7 @@ repeated leaves the run open; the last one ends it. The queue is a folder, which
     cd examples/celery_worker
     export FLOWMARK_ENDPOINT=http://127.0.0.1:4318
     export OTEL_TRACES_EXPORTER=none OTEL_METRICS_EXPORTER=none OTEL_LOGS_EXPORTER=none
+    export FLOWMARK_SIGNALS=none           # the task records its tries itself
     opentelemetry-instrument celery -A tasks_with_handle worker --pool solo
     celery -A tasks_with_handle call tasks.sync --args '["customer-batch-42"]'     # in a third
     flowmark-otel runs list

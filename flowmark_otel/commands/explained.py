@@ -54,7 +54,7 @@ def explain(span: Span, enabled: Signals, place: str, item: int) -> Explained | 
 
 def _enable(row: Convention) -> str:
     reason = f"; it is not among safe because {row.doubt}" if row.doubt else ""
-    word = row.name if row.is_safe else f"{names.SIGNALS_SAFE},{row.name}"
+    word = names.SIGNALS_SAFE if row.is_safe else f"{names.SIGNALS_SAFE},{row.name}"
     return f"would be an attempt with FLOWMARK_SIGNALS={word}{reason}"
 
 

@@ -52,7 +52,8 @@ class Signals(NamedTuple):
     """Conventions that are read, and what has to be looked at for them.
 
     ``marks``: a span that any of them is about carries one of these keys; ``reads`` all keys.
-    The same as bytes, for who looks for them in what is not decoded yet.
+    The same as bytes, for who looks for them in what is not decoded yet: every request is searched
+    for each of ``raw_marks``, so what keys begin with stands for them where it tells enough.
     """
 
     conventions: tuple[Convention, ...]
@@ -67,8 +68,19 @@ class Signals(NamedTuple):
         rows = tuple(conventions)
         marks = frozenset(key for row in rows for key in row.marks)
         reads = frozenset(key for row in rows for key in row.reads)
-        raw_marks = tuple(sorted(map(str.encode, marks)))
-        return cls(rows, marks, reads, raw_marks, frozenset(map(str.encode, reads)))
+        raw_marks = {mark.encode() for row in rows for mark in _sought(row.marks)}
+        return cls(rows, marks, reads, tuple(sorted(raw_marks)), frozenset(map(str.encode, reads)))
+
+
+_TELLING: Final = 16
+
+
+def _sought(marks: Keys) -> Keys:
+    """What to look for in the place of these keys: what all begin with, if that is long enough."""
+    first, last = min(marks), max(marks)
+    pairs = enumerate(zip(first, last, strict=False))
+    shared = next((place for place, (a, b) in pairs if a != b), min(len(first), len(last)))
+    return (first[:shared],) if shared >= _TELLING else marks
 
 
 NO_SIGNALS: Final = Signals.of(())

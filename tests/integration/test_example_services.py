@@ -128,9 +128,8 @@ def test_celery_records_its_own_retries(
 
     Either way: one task is taken at the second try, another at none of three.
     """
-    env = instrumented(
-        environment(tmp_path, serving), crm_url, QUEUE_FOLDER=str(tmp_path / "queue")
-    )
+    more = {"QUEUE_FOLDER": str(tmp_path / "queue"), "FLOWMARK_SIGNALS": "none"}
+    env = instrumented(environment(tmp_path, serving), crm_url, **more)
     folder = EXAMPLES / "celery_worker"
 
     def send(batch: str) -> str:

@@ -245,6 +245,27 @@ def test_the_proxy_reads_what_the_backend_reads(sample: Path, signals: Signals) 
     assert read == theirs if signals is ANY else set(read) >= set(theirs)
 
 
+def test_no_signal_gets_past_the_list(
+    server: Callable[..., AbstractContextManager[str]], backend: Listening
+) -> None:
+    """A20: a span that the backend would map names its workflow too, by its service.
+
+    Events that signals make are in no receipt, and their request is refused all the same.
+    """
+    backend.double.calls.clear()
+    task = {"celery.action": "run", "celery.state": "RETRY", "messaging.message.id": "1"}
+    where = {"endpoint": f"http://{backend.http}", "api_key": "ingest"}
+    with server(**where, workflows=["crm.sync"]) as address:
+        answer = post(address, body_of(task))
+        assert answer.status_code == HTTPStatus.BAD_REQUEST
+        assert "names workflow 'shop-web'" in answer.json()["message"]
+        receipt_of = answer.json()["details"][0]
+        assert not int(receipt_of.get("received", 0))
+        named = {**task, "flowmark.workflow.name": "crm.sync"}
+        assert post(address, body_of(named)).status_code == HTTPStatus.OK
+    assert len(backend.double.calls) == 1
+
+
 def test_of_the_visitor_only_the_body_goes_on(
     server: Callable[..., AbstractContextManager[str]],
 ) -> None:

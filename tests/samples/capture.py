@@ -64,7 +64,7 @@ def remoulade(provider: TracerProvider) -> None:
     RemouladeInstrumentor().instrument(tracer_provider=provider)
     from remoulade.middleware import Retries
 
-    broker.add_middleware(Retries(max_retries=3, min_backoff=1, max_backoff=2))
+    broker.add_middleware(Retries(max_retries=3, min_backoff=300, max_backoff=400))
     tries = []
 
     @remoulade.actor(max_retries=3)
