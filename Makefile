@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
+JOBS ?= 2
 
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
@@ -21,8 +22,9 @@ demo: $(INSTALLED)
 	@exec $(BIN)/flowmark-otel demo $(ARGS)
 
 # As root it installs the system packages that tests use; else those tests are skipped, by name.
+# Tests mostly wait for processes they started, so JOBS of them, file by file, go side by side.
 test: $(INSTALLED) $(if $(ROOT),deps)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check
