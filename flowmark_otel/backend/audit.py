@@ -1,4 +1,4 @@
-"""Who deleted what, when, and how much it was: written with the deletion itself (section 5)."""
+"""Who deleted what, made or revoked which key, and when: written with the deed (section 5)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from flowmark_otel.backend.store import schema
 
 DELETE_RUN: Final = "delete_run"
 DELETE_WORKFLOW: Final = "delete_workflow"
+CREATE_KEY: Final = "create_key"
+REVOKE_KEY: Final = "revoke_key"
 """What can be done."""
 
 _audit = schema.audit
@@ -21,9 +23,9 @@ _audit = schema.audit
 class Deed:
     """One entry: times in epoch nanoseconds.
 
-    ``actor`` is the id of a key, or the command and who ran it. ``subject`` is the key of the run
-    or the name of the workflow. ``finished_at`` is None where it was broken off; ``runs`` and
-    ``events`` are true even then.
+    ``actor`` is the id of a key, or the command and who ran it. ``subject`` is the key of the run,
+    the name of the workflow, or the id of the key with its kind. ``finished_at`` is None where it
+    was broken off; ``runs`` and ``events`` are true even then.
     """
 
     id: int
@@ -46,7 +48,7 @@ def begin(
     action: str,
     subject: str,
 ) -> int:
-    """Write down that something is about to be deleted; the id of the entry."""
+    """Write down that something is about to be done; the id of the entry."""
     added = insert(_audit).values(
         project_id=project_id,
         at=at,
@@ -57,6 +59,22 @@ def begin(
         events=0,
     )
     return int(connection.execute(added.returning(_audit.c.id)).scalar_one())
+
+
+def note(
+    connection: Connection,
+    *,
+    project_id: int,
+    at: int,
+    actor: str,
+    action: str,
+    subject: str,
+) -> None:
+    """Write down what the running transaction does as a whole."""
+    entry = begin(
+        connection, project_id=project_id, at=at, actor=actor, action=action, subject=subject
+    )
+    finish(connection, entry, at)
 
 
 def add(connection: Connection, entry: int, buried: Buried) -> None:
@@ -70,7 +88,7 @@ def add(connection: Connection, entry: int, buried: Buried) -> None:
 
 
 def finish(connection: Connection, entry: int, at: int) -> None:
-    """Write down that all of it was buried."""
+    """Write down that all of it was done."""
     connection.execute(update(_audit).where(_audit.c.id == entry).values(finished_at=at))
 
 

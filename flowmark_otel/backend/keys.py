@@ -23,6 +23,7 @@ from sqlalchemy import Connection, RowMapping, bindparam, insert, select, update
 from sqlalchemy.sql.expression import Executable
 
 from flowmark_otel import names
+from flowmark_otel.backend import audit
 from flowmark_otel.backend.browsers import pages_of, publishable
 from flowmark_otel.backend.store import Store, schema
 from flowmark_otel.backend.store.reading import snapshot
@@ -33,6 +34,8 @@ KINDS: Final = (names.KEY_INGEST, names.KEY_READ, names.KEY_ADMIN, names.KEY_BRO
 SENDING_KINDS: Final = frozenset((names.KEY_INGEST, names.KEY_BROWSER))
 READING_KINDS: Final = frozenset((names.KEY_READ, names.KEY_ADMIN))
 REMEMBERED_SECONDS: Final = 2.0
+SERVE: Final = "serve"
+"""Who makes the first keys of a store, for the audit."""
 
 _UNSEEN: Final = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))  # Unicode categories
 _PREFIX: Final = "fmk"
@@ -88,7 +91,7 @@ class _Made(NamedTuple):
     def token(self) -> str:
         return f"{_PREFIX}_{self.key_id}_{self.secret}"
 
-    def insert(self, connection: Connection, project_id: int, now: int) -> None:
+    def insert(self, connection: Connection, project_id: int, now: int, actor: str) -> None:
         row = {
             "id": self.key_id,
             "project_id": project_id,
@@ -98,6 +101,14 @@ class _Made(NamedTuple):
             "expires_at": self.expires_at,
         }
         connection.execute(insert(schema.keys).values(row))
+        audit.note(
+            connection,
+            project_id=project_id,
+            at=now,
+            actor=actor,
+            action=audit.CREATE_KEY,
+            subject=_subject(self.key_id, self.kind),
+        )
 
 
 class Keys:
@@ -132,8 +143,9 @@ class Keys:
         *,
         pages: Sequence[str] = (),
         events_per_minute: int | None = None,
+        actor: str = SERVE,
     ) -> tuple[str, str]:
-        """Make a key: its id, and the token that is shown this once.
+        """Make a key: its id, and the token that is shown this once; ``actor`` is audited.
 
         ``expires_at`` in epoch nanoseconds. ``pages``: the origins of web pages, which a browser
         key needs and no other takes; ``events_per_minute`` likewise, by default
@@ -148,7 +160,7 @@ class Keys:
         now = self._clock.now_ns()
 
         def job(connection: Connection) -> None:
-            made.insert(connection, _project(connection, project, now), now)
+            made.insert(connection, _project(connection, project, now), now, actor)
             if limits is not None:
                 row = {"key_id": made.key_id, **limits}
                 connection.execute(insert(schema.browser_keys).values(row))
@@ -198,7 +210,7 @@ class Keys:
             # Whoever does the same meanwhile waits here, and then finds the project.
             project_id = _project(connection, project, now)
             for key in made:
-                key.insert(connection, project_id, now)
+                key.insert(connection, project_id, now, SERVE)
             return True
 
         if not self._store.write(job).result(_WRITE_SECONDS):
@@ -213,15 +225,25 @@ class Keys:
         needed = ((names.KEY_INGEST, senders), (names.KEY_READ, READING_KINDS))
         return tuple(kind for kind, any_of in needed if not active & any_of)
 
-    def revoke(self, key_id: str) -> bool:
-        """Revoke a key for good; False if there is none of this id."""
+    def revoke(self, key_id: str, *, actor: str = SERVE) -> bool:
+        """Revoke a key for good, once; False if there is none of this id. ``actor`` is audited."""
         keys = schema.keys
         now = self._clock.now_ns()
 
         def job(connection: Connection) -> bool:
-            found = connection.execute(select(keys.c.id).where(keys.c.id == key_id)).first()
+            asked = select(keys.c.project_id, keys.c.kind).where(keys.c.id == key_id)
+            found = connection.execute(asked).one_or_none()
             unrevoked = (keys.c.id == key_id) & keys.c.revoked_at.is_(None)
-            connection.execute(update(keys).where(unrevoked).values(revoked_at=now))
+            changed = connection.execute(update(keys).where(unrevoked).values(revoked_at=now))
+            if found is not None and changed.rowcount:
+                audit.note(
+                    connection,
+                    project_id=found.project_id,
+                    at=now,
+                    actor=actor,
+                    action=audit.REVOKE_KEY,
+                    subject=_subject(key_id, found.kind),
+                )
             return found is not None
 
         known = self._store.write(job).result(_WRITE_SECONDS)
@@ -354,6 +376,10 @@ def _parse(token: str) -> tuple[str, str]:
         msg = "the key has not the form fmk_<id>_<secret>"
         raise Unauthenticated(msg)
     return match[1], match[2]
+
+
+def _subject(key_id: str, kind: str) -> str:
+    return f"{key_id} ({kind})"
 
 
 def _hash(secret: str) -> bytes:

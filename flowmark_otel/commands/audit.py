@@ -1,4 +1,4 @@
-"""``audit``: who deleted what and when, from the store itself (contract, section 5)."""
+"""``audit``: who deleted what, made or revoked which key, and when (contract, section 5)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MANY: Final = 10_000
 @click.option("--limit", type=click.IntRange(1, _MANY), default=50, show_default=True)
 @as_json
 def command(db: str | None, project: str | None, limit: int, *, json_output: bool) -> None:
-    """List the deletions of runs and workflows, the latest first."""
+    """List deletions of runs and workflows, and keys made and revoked, the latest first."""
     with existing(db) as store:
         project_id = None if project is None else project_of(store, project)
         with snapshot(store.engine) as connection:
@@ -33,7 +33,9 @@ def command(db: str | None, project: str | None, limit: int, *, json_output: boo
         print_json({"items": [_document(one) for one in found]})
         return
     if not found:
-        click.echo("nothing was deleted by anybody; what expires is not listed here")
+        click.echo(
+            "nothing was deleted by anybody, no key made or revoked; what expires is not in it"
+        )
         return
     table = Table("when", "project", "who", "what", "which", "runs", "events", "finished")
     for one in found:

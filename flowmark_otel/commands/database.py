@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -50,3 +51,14 @@ def existing(db: str | None) -> Iterator[Store]:
         yield store
     finally:
         store.close()
+
+
+def actor() -> str:
+    """Who does something to a store by a command: it, and the system's user, where he has a name.
+
+    For the audit.
+    """
+    try:
+        return f"command:{getpass.getuser()}"
+    except (KeyError, OSError, ImportError):
+        return "command"

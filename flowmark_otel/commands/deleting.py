@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from typing import Final
 
 import click
@@ -16,7 +15,7 @@ from flowmark_otel.backend.removal import Buried
 from flowmark_otel.backend.store import Store, schema
 from flowmark_otel.backend.store.reading import snapshot
 from flowmark_otel.commands.console import as_json, print_json, printable
-from flowmark_otel.commands.database import database, existing
+from flowmark_otel.commands.database import actor, database, existing
 from flowmark_otel.commands.sources import StoreSource, project_of
 from flowmark_otel.errors import FlowmarkError
 
@@ -68,7 +67,7 @@ def _run(store: Store, project: str, project_id: int, key: str, *, yes: bool) ->
         raise FlowmarkError(msg)
     named = f"run {printable(found['run_id'])!r} of {printable(found['workflow'])!r}"
     _confirm(f"Delete {named} for good?", yes=yes)
-    return Deleter(store).run(project_id, key, _actor())
+    return Deleter(store).run(project_id, key, actor())
 
 
 def _workflow(store: Store, project_id: int, name: str, *, yes: bool) -> Deleted:
@@ -88,7 +87,7 @@ def _workflow(store: Store, project_id: int, name: str, *, yes: bool) -> Deleted
             progress.update(task, completed=buried.runs)
 
         try:
-            return Deleter(store).workflow(project_id, name, _actor(), shown)
+            return Deleter(store).workflow(project_id, name, actor(), shown)
         except NotFound as error:
             msg = f"another deleted the runs of {printable(name)!r} meanwhile"
             raise FlowmarkError(msg) from error
@@ -97,11 +96,3 @@ def _workflow(store: Store, project_id: int, name: str, *, yes: bool) -> Deleted
 def _confirm(question: str, *, yes: bool) -> None:
     if not yes:
         click.confirm(question, abort=True, err=True)
-
-
-def _actor() -> str:
-    """The command, and the user of the system that ran it, where that has a name."""
-    try:
-        return f"command:{getpass.getuser()}"
-    except (KeyError, OSError, ImportError):
-        return "command"

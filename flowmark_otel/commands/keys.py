@@ -20,7 +20,7 @@ from flowmark_otel.backend.store import database_of, open_store
 from flowmark_otel.backend.views import rfc3339
 from flowmark_otel.clock import SystemClock
 from flowmark_otel.commands.console import NO, as_json, cell, console, print_json, printable
-from flowmark_otel.commands.database import database, existing, url_of
+from flowmark_otel.commands.database import actor, database, existing, url_of
 from flowmark_otel.commands.moments import moment
 from flowmark_otel.config import web_origin
 
@@ -84,7 +84,12 @@ def create(
     store = open_store(url_of(db))
     try:
         key_id, token = Keys(store).create(
-            project, kind, expires, pages=pages, events_per_minute=events_per_minute
+            project,
+            kind,
+            expires,
+            pages=pages,
+            events_per_minute=events_per_minute,
+            actor=actor(),
         )
     finally:
         store.close()
@@ -138,7 +143,7 @@ def list_keys(db: str | None, *, json_output: bool) -> None:
 def revoke(db: str | None, key_id: str, *, json_output: bool) -> None:
     """Revoke a key for good; KEY_ID is the middle part of fmk_<id>_<secret>."""
     with existing(db) as store:
-        known = Keys(store).revoke(key_id)
+        known = Keys(store).revoke(key_id, actor=actor())
     if json_output:
         print_json({"key_id": key_id, "revoked": known})
     elif known:

@@ -19,6 +19,10 @@ from tests.support.json_schema import faults
 SAYS = "Evidence that still arrives for what was deleted is acknowledged and not kept."
 
 
+KEYS = 4
+"""Keys that were made before, each an entry of the audit."""
+
+
 class Told(NamedTuple):
     """A backend with the story in it, an admin key of its project, and one of another."""
 
@@ -52,7 +56,7 @@ def test_a_run_is_deleted_by_its_key(backend: Told) -> None:
     """A8, A17: the run is gone, its retry reads unresolved, and what is sent again is not kept."""
     [first] = backend.api.get("/runs", run_id="r0")["items"]
     status, answer = backend.delete(f"/runs/{first['key']}")
-    assert (status, answer) == (200, {"runs": 1, "events": 2, "audit": 1, "says": SAYS})
+    assert (status, answer) == (200, {"runs": 1, "events": 2, "audit": 1 + KEYS, "says": SAYS})
     assert backend.api.get("/runs", run_id="r0")["items"] == []
     [second] = backend.api.get("/runs", run_id="r1")["items"]
     assert second["retry_of"] == {
@@ -139,10 +143,11 @@ def test_the_audit_names_the_key(backend: Told) -> None:
     backend.delete(f"/runs/{key}")
     store = open_store(f"sqlite:///{backend.path}")
     with snapshot(store.engine) as connection:
-        [entry] = audit.entries(connection)
+        entry, *made = audit.entries(connection)
     store.close()
     assert entry.actor == backend.admin.split("_")[1]
     assert (entry.action, entry.subject) == ("delete_run", key)
+    assert [one.action for one in made] == ["create_key"] * KEYS
 
 
 def test_the_document_has_the_deletions(backend: Told) -> None:

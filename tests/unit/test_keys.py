@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from flowmark_otel import names
+from flowmark_otel.backend import audit
 from flowmark_otel.backend.keys import REMEMBERED_SECONDS, Keys, bearer
 from flowmark_otel.backend.store import Store, open_store, schema
 from flowmark_otel.errors import Unauthenticated
@@ -107,6 +108,25 @@ def test_two_keys_of_a_project_are_active_for_rotation(store: Store) -> None:
         keys.authenticate(old[1])
     assert keys.authenticate(new[1]).key_id == new[0]
     assert [each.revoked_at is None for each in keys.list() if each.key_id == new[0]] == [True]
+
+
+def test_making_and_revoking_keys_is_audited(store: Store, clock: Hands) -> None:
+    """Contract, section 4, Projects: the audit has who made and who revoked a key, never it."""
+    keys = Keys(store)
+    key_id, token = keys.create("shop", names.KEY_READ, actor="command:ada")
+    clock.seconds += 1
+    for _ in range(2):  # the second time there is nothing to revoke
+        assert keys.revoke(key_id, actor="command:eve")
+    assert not keys.revoke("none")
+    with store.engine.connect() as connection:
+        found = audit.entries(connection)
+    assert [(one.action, one.actor, one.subject, one.project) for one in found] == [
+        ("revoke_key", "command:eve", f"{key_id} (read)", "shop"),
+        ("create_key", "command:ada", f"{key_id} (read)", "shop"),
+    ]
+    assert [one.at for one in found] == [one.finished_at for one in found]
+    assert found[0].at - found[1].at == 1_000_000_000
+    assert token not in repr(found)
 
 
 def test_revoking_what_does_not_exist_says_so(store: Store) -> None:

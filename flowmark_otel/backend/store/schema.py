@@ -323,13 +323,13 @@ audit = Table(
     Column("at", BigInteger, nullable=False),
     Column("actor", String, nullable=False),  # id of a key, or the command and its user
     Column("action", String, nullable=False),
-    Column("subject", String, nullable=False),  # key of the run, or name of the workflow
+    Column("subject", String, nullable=False),  # key of the run, workflow, or id of a key
     Column("runs", BigInteger, nullable=False),
     Column("events", BigInteger, nullable=False),
     Column("finished_at", BigInteger),  # null: interrupted, or not finished yet
     Index("audit_of_project", "project_id", "id"),
 )
-"""Who deleted what; never changed once finished, and outlives what it speaks of."""
+"""Who deleted what, made or revoked which key; outlives what it speaks of."""
 
 usage = Table(
     "usage",
