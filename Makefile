@@ -12,7 +12,8 @@ ROOT := $(filter 0,$(shell id -u))
 # What tests use beside Python, as package:program.
 SYSTEM := chromium:chromium postgresql:psql nginx:nginx haproxy:haproxy nodejs:node npm:npm \
     fiu-utils:fiu-run openssl:openssl prometheus:promtool sqlite3:sqlite3 \
-    default-jdk-headless:javac maven:mvn
+    default-jdk-headless:javac maven:mvn \
+    curl:curl systemd:systemd-analyze
 
 .PHONY: demo test deps bench lint proto screenshots
 .DEFAULT_GOAL := test
