@@ -6,7 +6,18 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.bench import bomb, client, ingest, lists, overload, pages, postgres, reading, startup
+from tests.bench import (
+    bomb,
+    client,
+    ingest,
+    lists,
+    overload,
+    pages,
+    postgres,
+    reading,
+    sizing,
+    startup,
+)
 from tests.bench.report import Figure, show
 
 BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
@@ -20,6 +31,8 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "client": client.measure,
     "bomb": bomb.measure,
     "overload": overload.measure,
+    "sizing": sizing.measure,
+    "sizing-postgres": sizing.measure_postgresql,
 }
 
 
