@@ -21,6 +21,7 @@ from flowmark_otel.model import Envelope, Principal, Span
 from flowmark_otel.wire.encode import encode_logs
 from tests.support.loop import LoopThread
 from tests.support.otlp import traces_json
+from tests.support.urls import Place, url_of
 
 HERE = {"sec-fetch-site": "same-origin"}
 
@@ -78,11 +79,11 @@ class Browser:
 class Site:
     """A store, its keys and the dashboard on top of it."""
 
-    def __init__(self, path: Path, loop: LoopThread) -> None:
+    def __init__(self, place: Place, loop: LoopThread) -> None:
         self.loop = loop
         self.clock = MovedClock()
-        self.path = path
-        self.url = f"sqlite:///{path}"
+        self.path = Path(place)
+        self.url = url_of(place)
         self.store = open_store(self.url, clock=self.clock)
         self.keys = Keys(self.store)
         self.acceptor = Acceptor(self.store, self.keys)

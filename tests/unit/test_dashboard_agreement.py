@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,10 +17,10 @@ from tests.support.site import Site
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    """A site on a store of its own."""
+def site(store_url: str) -> Iterator[Site]:
+    """A site on a store of its own, of each kind."""
     with loop_thread() as loop:
-        made = Site(tmp_path / "store.db", loop)
+        made = Site(store_url, loop)
         yield made
         made.close()
 

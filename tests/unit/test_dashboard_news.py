@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
@@ -20,10 +19,10 @@ from tests.support.site import Browser, Site
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    """A site on a store of its own."""
+def site(store_url: str) -> Iterator[Site]:
+    """A site on a store of its own, of each kind."""
     with loop_thread() as loop:
-        made = Site(tmp_path / "store.db", loop)
+        made = Site(store_url, loop)
         yield made
         made.close()
 
