@@ -37,7 +37,7 @@ def test_children_deliver_at_their_end(method: str, serving: Serving, tmp_path: 
 
 
 def test_children_that_are_terminated_need_a_spool(serving: Serving, tmp_path: Path) -> None:
-    """E1: a pool that is not closed ends its children by SIGTERM: what waits there is lost.
+    """E1: a pool that is left while its children work ends them by SIGTERM: what waits is lost.
 
     In a spool it is kept; the parent, which ends in an orderly way, delivers it as well.
     """

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import sys
+import threading
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import util
 from typing import Any
@@ -17,6 +19,13 @@ def work() -> None:
     record("child")
 
 
+def stay(told: int) -> None:
+    """Record in a child that goes on until it is ended."""
+    record("child")
+    os.write(told, b"1")
+    threading.Event().wait()
+
+
 def main(method: str, way: str) -> None:
     """Record here and in a child, and end."""
     record("parent")
@@ -28,12 +37,16 @@ def main(method: str, way: str) -> None:
     elif way == "executor":
         with ProcessPoolExecutor(1, mp_context=context) as executor:
             executor.submit(work).result()
-    else:
-        with context.Pool(1) as pool:  # its end terminates the children
+    elif way == "closed pool":
+        with context.Pool(1) as pool:
             pool.apply(work)
-            if way == "closed pool":
-                pool.close()
-                pool.join()
+            pool.close()
+            pool.join()
+    else:
+        heard, told = os.pipe()
+        with context.Pool(1) as pool:  # its end terminates the children
+            pool.apply_async(stay, (told,))
+            os.read(heard, 1)
 
 
 if __name__ == "__main__":
