@@ -66,6 +66,7 @@ def decode(body: bytes, shape: Names, signals: Signals = NO_SIGNALS) -> Decoded:
     marked: list[tuple[int, Resource, Span | LogRecord | Refused]] = []
     position = 0
     budget = Budget()
+    signals = _possible(body, signals)
     for group in _objects(document, shape.groups, "the body"):
         budget.items(1)
         resource: Resource | None = None
@@ -144,6 +145,13 @@ def _is_marked(item: object) -> bool:
         and key.startswith(names.PREFIX)
         for pair in attributes
     )
+
+
+def _possible(body: bytes, signals: Signals) -> Signals:
+    """The signals if any mark of theirs can be in a body; a letter may be escaped in JSON."""
+    if b"\\u" in body or any(mark in body for mark in signals.raw_marks):
+        return signals
+    return NO_SIGNALS
 
 
 def _is_signal(item: object, signals: Signals) -> bool:

@@ -235,3 +235,11 @@ def test_projects_that_hold_all_they_may_tell_nobody_of_it(tmp_path: Path) -> No
             assert counts(backend.traces(as_json(document))) == NOTHING
         assert len(backend.attempts()) == 1
         assert backend.counted()[names.LIMIT] == 2
+
+
+def test_escaped_keys_are_read_too(backend: Backend) -> None:
+    """D4: JSON may write any letter of a key as an escape."""
+    body = as_json(request([task(1)])).replace(b"celery.action", b"\\u0063elery.action")
+    assert b"celery.action" not in body
+    assert counts(backend.traces(body)) == NOTHING
+    assert [number for _, number, _, _ in backend.attempts()] == [1]

@@ -146,6 +146,26 @@ def test_processor_and_exporter_record_once(monkeypatch: pytest.MonkeyPatch) -> 
     given.shutdown()
 
 
+def test_processor_and_exporter_record_a_signal_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """D2, E3: a try that another instrumentation marks: once, whichever of them is first."""
+    transport, given = RecordingTransport(), provider()
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: given)
+    given.add_span_processor(BatchSpanProcessor(FlowmarkSpanExporter()))
+    lifecycle.configure(transport=transport)
+    # As where nobody configured anything: there is no processor of ours at first.
+    given._active_span_processor._span_processors = given._active_span_processor._span_processors[
+        1:
+    ]
+    for number in (1, 2):
+        task = {"celery.action": "run", "celery.state": "RETRY", "messaging.message.id": "t"}
+        given.get_tracer("theirs").start_span(
+            "run/t", attributes={**task, "celery.retries": number - 1}
+        ).end()
+        flowmark.flush()
+    assert recorded(transport) == ["operation.failed"] * 2 + ["operation.started"] * 2
+    given.shutdown()
+
+
 class Broken(trace.TracerProvider):
     """A provider that makes no tracers."""
 
