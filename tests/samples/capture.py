@@ -223,6 +223,47 @@ def gcp_pubsub(provider: TracerProvider) -> None:
         tracing.end_subscribe_span()
 
 
+def envoy(provider: TracerProvider) -> None:
+    """A server that records the header by which Envoy counts; a client of ours stands in for it."""
+    import os
+    from urllib.request import Request, urlopen
+
+    os.environ["OTEL_INSTRUMENTATION_HTTP_CAPTURE_HEADERS_SERVER_REQUEST"] = "x-.*"
+    from flask import Flask
+    from opentelemetry.instrumentation.flask import FlaskInstrumentor
+
+    app = Flask("t")
+    app.get("/")(lambda: "")
+    FlaskInstrumentor().instrument_app(app, tracer_provider=provider)
+    with _Served(app) as port:
+        for number in ("1", "2"):
+            headers = {"x-envoy-attempt-count": number, "x-request-id": "4711"}
+            with urlopen(Request(f"http://127.0.0.1:{port}/", headers=headers)):
+                pass
+
+
+def gcs(provider: TracerProvider) -> None:
+    """google-cloud-storage with its retries and its own tracing: 503, 503, 200."""
+    import os
+
+    os.environ["ENABLE_GCS_PYTHON_CLIENT_OTEL_TRACES"] = "true"
+    from flask import Flask
+    from google.auth.credentials import AnonymousCredentials
+    from google.cloud import storage
+
+    del provider  # it takes the global one
+    app = Flask("t")
+    left = [503, 503, 200]
+    app.get("/<path:_>")(lambda _: ({"name": "b"}, left.pop(0)))
+    with _Served(app) as port:
+        client = storage.Client(
+            project="p",
+            credentials=AnonymousCredentials(),
+            client_options={"api_endpoint": f"http://127.0.0.1:{port}"},
+        )
+        client.get_bucket("b")
+
+
 class _Served:
     """A WSGI application on a free port of loopback, in a thread."""
 
@@ -257,7 +298,7 @@ CAPTURES: Final[dict[str, Callable[[TracerProvider], None]]] = {
     each.__name__: each
     for each in (
         *(celery_links, remoulade, aws_headers, stainless),
-        *(azure, azure_redirect, hatchet, gcp_pubsub),
+        *(azure, azure_redirect, hatchet, gcp_pubsub, envoy, gcs),
     )
 }
 
