@@ -2,16 +2,17 @@
 
 The code that speaks to the CRM asks for the handle of the attempt it is in, and sends the same
 idempotency key with every try, in whichever execution, worker or process that is. A try that is
-repeated leaves the run open; the last one ends it. The queue is a folder, which needs no broker.
+repeated leaves the run open; the last one ends it. Since the task says what its tries are, what
+the instrumentation says of them is not read as well (FLOWMARK_SIGNALS). The queue is a folder,
+which needs no broker.
 
     pip install 'flowmark-otel[server]' celery requests opentelemetry-distro \
         opentelemetry-instrumentation-celery
     flowmark-otel serve --insecure-no-auth                 # in a terminal of its own
     python examples/crm.py                                 # in another
     cd examples/celery_worker
-    export FLOWMARK_ENDPOINT=http://127.0.0.1:4318
+    export FLOWMARK_ENDPOINT=http://127.0.0.1:4318 FLOWMARK_SIGNALS=none
     export OTEL_TRACES_EXPORTER=none OTEL_METRICS_EXPORTER=none OTEL_LOGS_EXPORTER=none
-    export FLOWMARK_SIGNALS=none           # the task records its tries itself
     opentelemetry-instrument celery -A tasks_with_handle worker --pool solo
     celery -A tasks_with_handle call tasks.sync --args '["customer-batch-42"]'     # in a third
     flowmark-otel runs list

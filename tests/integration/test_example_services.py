@@ -120,23 +120,18 @@ def test_the_handle_tells_which_try_it_is(
         assert key.startswith("sha256:")
 
 
-@pytest.mark.parametrize("name", ["tasks", "tasks_with_handle"])
-def test_celery_records_its_own_retries(
-    serving: Serving, crm_url: str, tmp_path: Path, name: str
-) -> None:
-    """D2, A26, A14: Celery's retries are attempts of one run, which the last of them ends.
-
-    Either way: one task is taken at the second try, another at none of three.
-    """
-    more = {"QUEUE_FOLDER": str(tmp_path / "queue"), "FLOWMARK_SIGNALS": "none"}
-    env = instrumented(environment(tmp_path, serving), crm_url, **more)
-    folder = EXAMPLES / "celery_worker"
+def celery(name: str, serving: Serving, crm_url: str, folder: Path, **more: str) -> list[str]:
+    """Ids of two tasks: one that the CRM takes at the second try, one that it never takes."""
+    env = instrumented(
+        environment(folder, serving), crm_url, QUEUE_FOLDER=str(folder / "queue"), **more
+    )
+    place = EXAMPLES / "celery_worker"
 
     def send(batch: str) -> str:
         call = (sys.executable, "-m", "celery", "-A", name, "call", "tasks.sync")
         sent = subprocess.run(
             [*call, "--args", f'["{batch}"]'],
-            cwd=folder,
+            cwd=place,
             env=env,
             capture_output=True,
             text=True,
@@ -146,19 +141,42 @@ def test_celery_records_its_own_retries(
         return sent.stdout.strip()
 
     worker = module("celery", "-A", name, "worker", "--pool", "solo", "--loglevel", "INFO")
-    with service(folder, env, r"(\S+) ready\.", *worker) as found:
+    with service(place, env, r"(\S+) ready\.", *worker) as found:
         taken, lost = send(name), send(f"lost-{name}")
         found.wait_for(rf"tasks\.sync\[{taken}\] succeeded")
         found.wait_for(rf"tasks\.sync\[{lost}\] raised")
         said = found.stop(signal.SIGTERM)
     ours = [line for line in said.splitlines() if re.match(r"\S.*flowmark", line)]
     assert ours == []  # nothing to report; a traceback may pass through us
+    return [taken, lost]
+
+
+def test_celery_needs_no_line_of_code(serving: Serving, crm_url: str, tmp_path: Path) -> None:
+    """D2, E3: Celery's retries are attempts, recorded by install and environment alone."""
+    taken, lost = celery("tasks", serving, crm_url, tmp_path)
+    recorded = Recorded(serving)
+    told = {taken: ["failed", "completed"], lost: ["failed", "failed", "failed"]}
+    for group, statuses in told.items():
+        [run] = recorded.runs(q=group)
+        assert (run["workflow"], run["status"]) == ("crm-sync", "unknown")
+        found = recorded.attempts(run)
+        assert {attempt[:2] for attempt in found} == {("tasks.sync", group)}
+        assert [attempt[2] for attempt in found] == list(range(1, len(statuses) + 1))
+        assert [attempt[3] for attempt in found] == statuses
+
+
+def test_celery_with_the_handle(serving: Serving, crm_url: str, tmp_path: Path) -> None:
+    """A26, A14, B3: each execution continues the run, with one key; the last one ends it."""
+    name = "tasks_with_handle"
+    taken, lost = celery(name, serving, crm_url, tmp_path, FLOWMARK_SIGNALS="none")
     run = told_whole(serving, taken, name)
     assert (run["workflow"], run["defaulted"], len(run["ends"])) == ("crm.sync", [], 1)
-    assert run["result"] == ({"batches": 1} if name == "tasks" else {"keys": 1})
+    assert run["result"] == {"keys": 1}
     recorded = Recorded(serving)
     [run] = recorded.runs(run_id=lost)
     assert (run["workflow"], run["status"], run["outcome"]) == ("crm.sync", "failed", "none")
     assert recorded.attempts(run) == [
         ("push-to-crm", f"lost-{name}", number, "failed", "CRM_UNAVAILABLE") for number in (1, 2, 3)
     ]
+    for task in (taken, lost):  # told by the task, and by nothing else beside it
+        assert len(recorded.runs(q=task)) == 1
