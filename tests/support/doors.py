@@ -30,6 +30,7 @@ from tests.support.loop import loop_thread
 from tests.support.server import options
 
 WAIT: Final = 30
+MANY: Final = 1_000_000
 OURS: Final = "ours"
 THEIRS: Final = "theirs"
 MARK: Final = "of-ours-alone"
@@ -46,6 +47,22 @@ class Door(NamedTuple):
         """The path, of a run and a trace."""
         found = self.path.replace("{key}", key).replace("{trace_id}", trace_id)
         return found.replace("{path:path}", "no/such/path")
+
+
+GROUP: Final = {"operation": "push-to-crm", "group_id": "batch-42", "number": "1"}
+OCCURRENCE: Final = {"operation_id": f"{5:016x}"}
+NEEDED: Final = {
+    Door("DELETE", "/api/v1/runs"): {"workflow": "none"},
+    Door("GET", "/runs/news"): {"after": "1"},
+    Door("GET", "/runs/{key}/news"): {"after": "1-1"},
+    Door("GET", "/runs/{key}/group"): GROUP,
+    Door("GET", "/runs/{key}/group.json"): GROUP,
+    Door("GET", "/runs/{key}/attempt"): GROUP,
+    Door("GET", "/runs/{key}/attempt.json"): GROUP,
+    Door("GET", "/runs/{key}/occurrence"): OCCURRENCE,
+    Door("GET", "/runs/{key}/occurrence.json"): OCCURRENCE,
+}
+"""Parameters without which a door does not open."""
 
 
 class Doors(NamedTuple):
@@ -77,7 +94,7 @@ class Doors(NamedTuple):
             door.method,
             f"http://{self.http}{door.at(key or self.run, trace or self.trace)}",
             headers=headers,
-            params={"workflow": "none"} if door == Door("DELETE", "/api/v1/runs") else None,
+            params=NEEDED.get(door),
             allow_redirects=False,
             timeout=WAIT,
             **given,
@@ -131,7 +148,13 @@ def doors(path: Path) -> Iterator[Doors]:
         add(server, handlers)
 
     server = Server(served)
-    with loop_thread() as loop, patch.object(GrpcServer, "add_generic_rpc_handlers", noted):
+    with (
+        loop_thread() as loop,
+        patch.object(GrpcServer, "add_generic_rpc_handlers", noted),
+        # More wrong keys are tried than one address may.
+        patch("flowmark_otel.dashboard.pace.OF_ADDRESS", MANY),
+        patch("flowmark_otel.dashboard.pace.OF_ALL", MANY),
+    ):
         loop.run(server.start())
         listeners: Any = server._listeners
         found = Doors(
@@ -141,7 +164,7 @@ def doors(path: Path) -> Iterator[Doors]:
             tuple(calls),
             keys,
             bad,
-            run_key(1, names.ORIGIN_SERVER, "crm.sync", "r0").hex(),
+            run_key(1, names.ORIGIN_SERVER, "crm.sync", "r1").hex(),
             f"{1:032x}",
         )
         try:

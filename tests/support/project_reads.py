@@ -22,6 +22,7 @@ from flowmark_otel.backend.read import (
     events,
     filters,
     finding,
+    news,
     operations,
     refused,
     runs,
@@ -227,6 +228,10 @@ INNER: Final[dict[str, Way]] = {
         lambda c: [unknown.items_of(c, OURS, kind, _rows(c)) for kind in ("gap", "open")]
     ),
     "refused": on(_refused),
+    "named events": _each(lambda c, row: events.named_events(c, OURS, row, _ids())),
+    "mark": _each(lambda c, row: news.mark(c, OURS, row)),
+    "newer events": _each(lambda c, row: news.newer_events(c, OURS, row, (0, 0))),
+    "newer runs": on(lambda c: news.newer_runs(c, OURS, RunFilters(), 0)),
     "events": _each(lambda c, row: events.event_page(c, OURS, row, _ALL, None)),
     "elsewhere": _each(lambda c, row: elsewhere(c, OURS, row, _GROUPS)),
     "occurrence page": _each(lambda c, row: operations.occurrence_page(c, OURS, row, _ALL, None)),

@@ -25,13 +25,16 @@ GROWING: Final = (
 
 BESIDE_ANOTHER: Final = {
     "read/intake.py _latest_events": "of runs that were read by the project just before",
-    "retention.py job": "of senders that were read by the project just before",
 }
 """Their condition alone makes no difference: no caller can give them anything of others."""
 
 BUILT: Final = {
     "evidence.py conflicts": "run by _add_conflicts",
     "evidence.py conflicts_with": "run by _add_conflicts",
+    "read/events.py _stored": "run by _accepted",
+    "read/events.py _rejected": "run by _refused",
+    "read/events.py named_events": "run by its _accepted and _refused",
+    "read/news.py _refused": "run by its _latest and _count",
     "read/filters.py conditions": "run by read/finding.py _rows",
     "read/filters.py named": "run by read/finding.py _named",
     "read/finding.py _by_arrival": "run by read/finding.py _walk",
@@ -47,9 +50,12 @@ BUILT: Final = {
 BY_ID: Final = {
     "audit.py add": "an entry by the id that begin gave",
     "audit.py finish": "an entry by the id that begin gave",
+    "keys.py job": "a key by its id",
+    "read/news.py _count": "events of a run of the project",
+    "read/news.py _latest": "events of a run of the project",
     "read/finding.py _rarest": "postings by terms of the project",
     "read/finding.py _walk": "runs that _rows then reads by project; postings by its terms",
-    "read/operations.py group_page": "occurrences of a run of the project",
+    "read/operations.py groups_of": "occurrences of a run of the project",
     "read/operations.py _accepted_groups": "occurrences of a run of the project",
     "read/operations.py _rejected_groups": "occurrences of a run of the project",
     "read/operations.py occurrence_page": "occurrences of a run of the project",
@@ -68,6 +74,7 @@ BY_ID: Final = {
     "store/transaction.py _load_operations": "occurrences of runs that were read by such keys",
     "summary/folding.py _problems": "by keys of runs, which are made of the project",
     "summary/live.py _affordable": "occurrences of runs of the project",
+    "summary/ids.py remove_unused": "terms that no run has any more, of whatever project",
     "summary/rollups.py spread": "by series of the project",
     "summary/rollups.py sums_by_step": "by series of the project",
     "summary/stored.py kept": "by runs of the project",
