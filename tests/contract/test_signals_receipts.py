@@ -243,3 +243,15 @@ def test_escaped_keys_are_read_too(backend: Backend) -> None:
     assert b"celery.action" not in body
     assert counts(backend.traces(body)) == NOTHING
     assert [number for _, number, _, _ in backend.attempts()] == [1]
+
+
+def test_bytes_that_are_no_span_are_none_of_ours(backend: Backend) -> None:
+    """D2, row 18: a foreign span that protobuf cannot read is ignored; with our key it is told."""
+    for key, rejected in ((b"celery.action", 0), (b"flowmark.run.id", 1)):
+        pair = b"\x0a" + bytes([len(key)]) + key
+        broken = b"\x4a" + bytes([len(pair)]) + pair + b"\x0a\x7f"  # a trace id cut off
+        body = broken
+        for tag in (b"\x12", b"\x12", b"\x0a"):  # span, scope group, resource group
+            body = tag + bytes([len(body)]) + body
+        answer = backend.post("traces", body, PROTOBUF)
+        assert answer.status_code == (requests.codes.bad if rejected else requests.codes.ok)
