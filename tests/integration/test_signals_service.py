@@ -19,6 +19,7 @@ from tests.support.instrumented import (
     needs_entry_points,
     run_instrumented,
 )
+from tests.support.programs import ALL_LOADED
 from tests.support.serving import Serving
 
 SERVICE: Final = """
@@ -105,7 +106,8 @@ def test_retries_are_shown_once(
     for folder in ("queue", "control", "results"):
         (tmp_path / folder).mkdir()
     (tmp_path / "tasks.py").write_text(SERVICE)
-    env = environment(**(stock(serving) if stocked else {}), **(ours(serving) if processed else {}))
+    told = (stock(serving) if stocked else {}) | (ours(serving) if processed else {})
+    env = environment(**ALL_LOADED, **told)
     with worker(tmp_path, env):
         assert run_instrumented(CALL, tmp_path, env) == "2\n"
     key = serving.keys[1]

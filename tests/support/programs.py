@@ -15,6 +15,9 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 NOT_LOADED: Final = {"OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "asgi,celery,django,fastapi"}
 """What programs without these frameworks need not load: it takes longer than they do."""
 
+ALL_LOADED: Final = dict.fromkeys(NOT_LOADED, "")
+"""For programs that use one of them."""
+
 INSTRUMENT: Final = Path(sys.executable).with_name("opentelemetry-instrument")
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tests.support.programs import INSTRUMENT, NOT_LOADED, ROOT
+from tests.support.programs import ALL_LOADED, INSTRUMENT, ROOT
 
 EXAMPLES: Final = ROOT / "examples"
 _STOP_SECONDS: Final = 30
@@ -84,10 +84,9 @@ def crm() -> Iterator[str]:
 
 def instrumented(env: dict[str, str], crm_url: str, **more: str) -> dict[str, str]:
     """The environment of a service that no stock exporter sends for, and that knows the CRM."""
-    all_loaded = dict.fromkeys(NOT_LOADED, "")
     return {
         **env,
-        **all_loaded,
+        **ALL_LOADED,
         **_QUIET,
         "OTEL_SERVICE_NAME": "crm-sync",
         "CRM_URL": crm_url,
