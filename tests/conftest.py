@@ -21,6 +21,14 @@ settings.register_profile("ci", settings.get_profile("dev"), derandomize=True, p
 settings.load_profile("ci" if CI else "dev")
 
 
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Name bytes by their length: their content may hold a time or an id made just now.
+
+    Processes that share a run have to give every test the same name.
+    """
+    return f"{len(val)}-bytes" if isinstance(val, bytes) else None
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a test marked ``needs`` if, and only if, one of its programs is missing."""
     wanted = [program for mark in item.iter_markers("needs") for program in mark.args]
