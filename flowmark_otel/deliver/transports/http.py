@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -24,6 +25,10 @@ _CHUNK: Final = 64 * 1024
 _LOGS: Final = "/v1/logs"
 _STATUS: Final = "/v1/flowmark/status"
 _JSON_TYPE: Final = "application/json"
+
+
+_inherited: Final[list[requests.Session]] = []
+"""Sessions of a parent, kept from being collected: their finalizers wait for locks of their own."""
 
 
 class _Session(requests.Session):
@@ -86,8 +91,11 @@ class HttpTransport:
         return [_status(each) for each in events if isinstance(each, dict)]
 
     def after_fork(self) -> None:
-        """Close the child's copy of the connection, which leaves the parent's as it is."""
-        self._session.close()
+        """Close the child's copy of the connection, which leaves the parent's as it is.
+
+        No lock of the session is taken: a thread of the parent may have held it at the fork.
+        """
+        _abandon(self._session)
         self._deadline = Deadline()
         self._session = self._new_session()
 
@@ -115,6 +123,20 @@ class HttpTransport:
                 raise _timed_out(timeout) from error
             msg = f"no answer from {self._endpoint}: {_words(cause)}"
             raise NoAnswer(msg) from error
+
+
+def _abandon(session: requests.Session) -> None:
+    """Close the idle sockets of a session, and leave nothing in it that its end would wait for."""
+    _inherited.append(session)
+    for adapter in session.adapters.values():
+        manager = getattr(adapter, "poolmanager", None)
+        pools = getattr(getattr(manager, "pools", None), "_container", {})
+        for pool in list(pools.values()):
+            with suppress(Exception):  # what is inside of urllib3 may change
+                for connection in list(pool.pool.queue):
+                    if connection is not None and connection.sock is not None:
+                        connection.sock.close()
+                type(pool.pool).__init__(pool.pool, pool.pool.maxsize)  # empty, with new locks
 
 
 def _answer(response: requests.Response) -> Answer:
