@@ -57,7 +57,8 @@ class Recording:
     """A started span and its events; its end is recorded once. Any thread may end it.
 
     ``kind`` is ``names.RECORD_RUN`` or ``names.RECORD_OPERATION``. Fields with faults are not
-    recorded: both events are refused, so that nothing is made up about them.
+    recorded: both events are refused, so that nothing is made up about them. ``span``: one that
+    was started with them at that place, else it is started here.
     """
 
     __slots__ = (
@@ -75,7 +76,14 @@ class Recording:
     )
 
     def __init__(
-        self, client: Client, kind: str, name: object, fields: Fields, place: Place
+        self,
+        client: Client,
+        kind: str,
+        name: object,
+        fields: Fields,
+        place: Place,
+        *,
+        span: Span | None = None,
     ) -> None:
         if fields.faults and client.strict:
             tell(client, names.DIAGNOSTIC_INVALID, "; ".join(fields.faults))
@@ -85,7 +93,7 @@ class Recording:
         self._ended: Ending | None = None
         self._observed: list[SpanEvent] = []
         self._attributes: dict[str, object] = dict(fields.attributes)
-        self.span = self._start_span(name, fields, place)
+        self.span = self._start_span(name, fields, place) if span is None else span
         self.trace_id, self.span_id = self._ids(place)
         # Owned here from now on: what the span is recorded by does not change while it is open.
         self._own: model.Span | None = None

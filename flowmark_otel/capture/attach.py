@@ -16,6 +16,8 @@ from flowmark_otel.model import Sink
 
 _NESTED: Final = ("_span_processors", "processor", "_processor", "span_processor")
 _DEEPEST: Final = 8
+_MARK: Final = "_flowmark_captures"
+"""Attribute of a provider's list of processors in which one is ours."""
 
 
 def attach(
@@ -62,6 +64,9 @@ def is_captured(span: trace.Span | ReadableSpan) -> bool:
     Of an open span it is also True if its provider has a processor of ours, whatever the span
     carries by now.
     """
+    # Asked of every span that we start: its provider's list knows, and keeps what it has.
+    if getattr(getattr(span, "_span_processor", None), _MARK, False) and _is_open(span):
+        return True
     context = span.get_span_context()
     if context is None or not context.is_valid:
         return False
@@ -107,6 +112,7 @@ def _put_first(provider: TracerProvider, processor: FlowmarkSpanProcessor) -> No
         return
     with lock:
         active._span_processors = (processor, *active._span_processors)  # noqa: SLF001
+    setattr(active, _MARK, True)
 
 
 def _wrap_sampler(provider: TracerProvider) -> None:

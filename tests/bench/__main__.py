@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.bench import (
+    adapters,
     bomb,
     client,
     ingest,
@@ -29,6 +30,7 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "lists-postgres": lists.measure_postgresql,
     "pages": pages.measure,
     "client": client.measure,
+    "adapters": adapters.measure,
     "bomb": bomb.measure,
     "overload": overload.measure,
     "sizing": sizing.measure,

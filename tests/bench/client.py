@@ -119,7 +119,7 @@ def _spans(tracer: Tracer, attributes: Mapping[str, int]) -> None:
 
 
 # -- annotated spans ------------------------------------------------------------------------------
-class _Handed:
+class Handed:
     """A transport that is handed the bytes, and answers at once."""
 
     encoding = "protobuf"
@@ -160,7 +160,7 @@ def _attributes() -> dict[str, str | int]:
 
 def _annotated(endpoint: str) -> list[Figure]:
     stock = BatchSpanProcessor(OTLPSpanExporter(f"{endpoint}/v1/traces"), max_queue_size=LIMIT)
-    handed = Delivery(ClientOptions(), transport=_Handed())
+    handed = Delivery(ClientOptions(), transport=Handed())
     http = Delivery(ClientOptions(endpoint=endpoint))
     empty = SpanProcessor()
     late = {
@@ -264,7 +264,7 @@ class _Timed(SpanProcessor):
         return statistics.quantiles(self.stays, n=1000)[-1] * 1000
 
 
-class _Gone(_Handed):
+class _Gone(Handed):
     """Nobody answers: the queue fills up."""
 
     def send(self, body: bytes, content_type: str, timeout: float) -> Answer:

@@ -1,0 +1,194 @@
+"""How adapters record: one call that is retried, and its tries as they happen.
+
+Nothing here raises, waits or keeps an argument, a result or a message of an error: whatever goes
+wrong is a diagnostic, and the try is not recorded.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from contextlib import suppress
+from typing import Final, cast
+
+from opentelemetry import baggage, context as otel, trace
+from opentelemetry.context import Context
+from opentelemetry.trace import INVALID_SPAN, Span, Status, StatusCode
+
+from flowmark_otel import names
+from flowmark_otel.adapters.naming import NAME_KEY, given_name
+from flowmark_otel.annotate.context import GIVEN_KEY, RUN_ID_KEY, WORKFLOW_KEY, givers
+from flowmark_otel.annotate.hook import Client, client
+from flowmark_otel.annotate.operation import is_failure
+from flowmark_otel.annotate.options import Fields, type_name
+from flowmark_otel.annotate.recording import Ending, Place, Recording
+from flowmark_otel.model import Diagnostic
+
+_SUPPRESSED: Final = (
+    otel._SUPPRESS_INSTRUMENTATION_KEY,  # noqa: SLF001 - the field's own switch has no other name
+    "suppress_instrumentation",  # as older releases write it
+)
+[_SPAN_KEY] = trace.set_span_in_context(INVALID_SPAN, Context())
+_BITS: Final = 128
+_ids: Final = random.Random()  # noqa: S311 - ids, no secrets; not the application's generator
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_ids.seed)
+
+
+def new_id() -> str:
+    """A fresh id, 32 hex digits: no two processes share one."""
+    return f"{_ids.getrandbits(_BITS):032x}"
+
+
+def is_suppressed_now() -> bool:
+    """Whether whoever calls has asked that nothing be recorded of it, as exporters do."""
+    context = otel.get_current()
+    return bool(context.get(_SUPPRESSED[0]) or context.get(_SUPPRESSED[1]))
+
+
+def _has_run(context: Context) -> bool:
+    """Whether spans that start here share a run without being told: of a trace, or of baggage."""
+    if trace.get_current_span(context).get_span_context().is_valid:
+        return True
+    return "baggage" in givers and baggage.get_baggage(names.RUN_ID, context) is not None
+
+
+def failed_inside(error: Exception) -> None:
+    """Say what should not have happened; if even that fails there is nobody to tell."""
+    with suppress(Exception):
+        message = f"{type_name(type(error))} in an adapter; an attempt is not recorded: {error}"
+        client().sink.diagnose(Diagnostic(names.DIAGNOSTIC_INTERNAL, message))
+
+
+class Call:
+    """One call that is retried: what its tries share.
+
+    ``name``: of the operation, unless the caller gives one. ``limit``: attempts allowed in total,
+    None where the policy does not say. ``group_id``: the library's own where it has a real one.
+    """
+
+    __slots__ = ("_given", "_name", "_own_run", "_shared")
+
+    def __init__(self, name: str, limit: int | None = None, group_id: str | None = None) -> None:
+        current = otel.get_current()
+        group = new_id() if group_id is None else group_id
+        self._given = NAME_KEY in current
+        if self._given:
+            name = given_name(current) or name
+        self._name = name
+        self._own_run = False
+        shared: dict[str, str | int] = {}
+        workflow, run_id = current.get(WORKFLOW_KEY), current.get(RUN_ID_KEY)
+        if workflow is not None:
+            shared[names.WORKFLOW_NAME] = cast("str", workflow)
+        if run_id is not None:
+            shared[names.RUN_ID] = cast("str", run_id)
+        elif not _has_run(current):  # one id is enough for what is one call
+            self._own_run = True
+            shared[names.RUN_ID] = group
+            givers.add("context")
+        shared[names.OPERATION_NAME] = name
+        shared[names.ATTEMPT_GROUP_ID] = group
+        if limit is not None and limit > 0:
+            shared[names.ATTEMPT_LIMIT] = limit
+        self._shared = shared
+
+    def start(self, number: int) -> Try | None:
+        """Start a try, numbered from 1, and make its span current; None if that went wrong."""
+        try:
+            return self._start(number)
+        except Exception as error:  # noqa: BLE001 - nothing of ours reaches the application
+            failed_inside(error)
+            return None
+
+    def _start(self, number: int) -> Try:
+        found = client()
+        current = otel.get_current()
+        attributes = {**self._shared, names.ATTEMPT_NUMBER: number}
+        start_ns = found.clock.now_ns()
+        span = found.tracer().start_span(
+            self._name,
+            Context({**current, GIVEN_KEY: attributes}),
+            attributes=attributes,
+            start_time=start_ns,
+        )
+        recording = None
+        if not found.captured(span):
+            place, fields = Place(current, start_ns), Fields({**attributes}, [])
+            recording = Recording(
+                found, names.RECORD_OPERATION, self._name, fields, place, span=span
+            )
+        inside: dict[str, object] = {**current, _SPAN_KEY: span}
+        if self._own_run:
+            inside[RUN_ID_KEY] = self._shared[names.RUN_ID]
+        if self._given:
+            inside[NAME_KEY] = None
+        return Try(found, span, recording, current, Context(inside))
+
+
+class Try:
+    """A try that was started, and is current. It is left once, and ended once."""
+
+    __slots__ = ("_before", "_client", "_end_ns", "_ended", "_inside", "_recording", "_span")
+
+    def __init__(
+        self,
+        found: Client,
+        span: Span,
+        recording: Recording | None,
+        before: Context,
+        inside: Context,
+    ) -> None:
+        self._client = found
+        self._span = span
+        self._recording = recording
+        self._before = before
+        self._inside = inside
+        self._end_ns = 0
+        self._ended = False
+        otel.attach(inside)
+
+    def leave(self) -> None:
+        """It has come to its end: its span is not current any more. How, ``end`` says later.
+
+        No token is kept: a try may be left in another task or thread, where nothing is changed.
+        """
+        try:
+            if otel.get_current() is self._inside:
+                otel.attach(self._before)
+            self._end_ns = self._client.clock.now_ns()
+        except Exception as error:  # noqa: BLE001 - nothing of ours reaches the application
+            failed_inside(error)
+
+    def end(self, error: BaseException | None = None, *, code: str | None = None) -> None:
+        """Leave it if need be and record its end.
+
+        It failed if ``error`` is a failure or there is a ``code`` for one; of the error only the
+        type is recorded.
+        """
+        if self._ended:
+            return
+        self._ended = True
+        if not self._end_ns:
+            self.leave()
+        try:
+            if error is None and code is None and self._recording is None:  # the usual way
+                self._span.end(self._end_ns or None)
+            elif code is not None:
+                self._end({names.ERROR_CODE: code})
+            elif error is not None and is_failure(error):
+                self._end({names.ERROR_TYPE: type_name(type(error))})
+            else:  # a generator closed, a program that ends well
+                self._end({})
+        except Exception as raised:  # noqa: BLE001 - nothing of ours reaches the application
+            failed_inside(raised)
+
+    def _end(self, failure: dict[str, str]) -> None:
+        """End it: failed if there is anything to say of a failure."""
+        if self._recording is not None:
+            self._recording.end(Ending(bool(failure), failure))
+            return
+        for key, value in failure.items():
+            self._span.set_attribute(key, value)
+            self._span.set_status(Status(StatusCode.ERROR, value))
+        self._span.end(self._end_ns or None)

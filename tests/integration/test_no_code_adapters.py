@@ -1,0 +1,104 @@
+"""Adapters without code: programs that retry on loopback, under ``opentelemetry-instrument``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.support.answers import Answering, Reply, answering
+from tests.support.programs import INSTRUMENT, NOT_LOADED, Recorded, environment, run
+from tests.support.serving import Serving
+
+DISABLED: Final = "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS"
+
+TENACITY: Final = """
+import os
+import requests
+from tenacity import retry, stop_after_attempt
+
+@retry(stop=stop_after_attempt(4))
+def push_to_crm():
+    requests.get(os.environ["CRM"], timeout=10).raise_for_status()
+
+push_to_crm()
+"""
+
+FAILED: Final = "requests.exceptions.HTTPError"
+
+
+@pytest.fixture
+def serving(tmp_path: Path) -> Iterator[Serving]:
+    """A backend with keys."""
+    with Serving(tmp_path / "s.db") as found:
+        yield found
+
+
+@pytest.fixture
+def crm() -> Iterator[Answering]:
+    """A service that is unavailable twice."""
+    with answering(Reply(status=503), Reply(status=503), Reply()) as found:
+        yield found
+
+
+def stock_exporter(serving: Serving) -> dict[str, str]:
+    """The settings that send the same spans to the same backend by the stock exporter."""
+    return {
+        "OTEL_TRACES_EXPORTER": "otlp",
+        "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+        "OTEL_EXPORTER_OTLP_ENDPOINT": serving.endpoint,
+        "OTEL_EXPORTER_OTLP_HEADERS": f"authorization=Bearer%20{serving.keys[0]}",
+    }
+
+
+def quiet(**more: str) -> dict[str, str]:
+    """No exporter but what is asked for."""
+    none = dict.fromkeys(
+        ("OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER", "OTEL_LOGS_EXPORTER"), "none"
+    )
+    return {**none, **more}
+
+
+@pytest.mark.parametrize("signals", ["safe", "none"])
+@pytest.mark.parametrize("exporter", ["none", "stock"])
+def test_a_try_counts_once_in_every_combination(
+    serving: Serving, crm: Answering, tmp_path: Path, exporter: str, signals: str
+) -> None:
+    """E3, issue 8: three tries are three attempts, with nothing but an install.
+
+    With the requests of the tries instrumented too; with and without signals here and in the
+    backend; with the same spans sent by the stock exporter, or not.
+    """
+    more = stock_exporter(serving) if exporter == "stock" else {}
+    env = environment(
+        tmp_path, serving, **quiet(**more, CRM=crm.endpoint, FLOWMARK_SIGNALS=signals)
+    )
+    run(tmp_path, TENACITY, env, INSTRUMENT)
+    recorded = Recorded(serving)
+    [found] = recorded.runs()
+    attempts = [each[0::2] for each in recorded.attempts(found)]
+    assert [(number, code) for _, number, code in attempts] == [(1, FAILED), (2, FAILED), (3, None)]
+    assert {name for name, _, _ in attempts} == {"__main__.push_to_crm"}
+    assert recorded.operations(found) == [("__main__.push_to_crm", "failed")] * 2 + [
+        ("__main__.push_to_crm", "completed")
+    ]
+
+
+LOOK: Final = """
+import tenacity
+print(tenacity.BaseRetrying.iter.__code__.co_filename)
+"""
+
+
+@pytest.mark.parametrize("configured", [True, False])
+def test_each_can_be_disabled_and_idles_where_nothing_is_configured(
+    serving: Serving, tmp_path: Path, *, configured: bool
+) -> None:
+    """D2, E3: by the standard variable the library is left as it is; so by an install alone."""
+    off = f"{NOT_LOADED[DISABLED]},flowmark_tenacity"
+    more = {DISABLED: off} if configured else {}
+    env = environment(tmp_path, serving if configured else None, **quiet(**more))
+    printed = run(tmp_path, LOOK, env, INSTRUMENT).stdout
+    assert printed.rstrip().endswith("tenacity/__init__.py")
