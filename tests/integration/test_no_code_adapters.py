@@ -26,6 +26,18 @@ def push_to_crm():
 push_to_crm()
 """
 
+STAMINA: Final = """
+import os
+import requests
+import stamina
+
+@stamina.retry(on=requests.HTTPError, wait_initial=0, wait_jitter=0)
+def push_to_crm():
+    requests.get(os.environ["CRM"], timeout=10).raise_for_status()
+
+push_to_crm()
+"""
+
 FAILED: Final = "requests.exceptions.HTTPError"
 
 
@@ -61,21 +73,28 @@ def quiet(**more: str) -> dict[str, str]:
     return {**none, **more}
 
 
-@pytest.mark.parametrize("signals", ["safe", "none"])
-@pytest.mark.parametrize("exporter", ["none", "stock"])
+@pytest.mark.parametrize(
+    ("program", "exporter", "signals"),
+    [
+        pytest.param(TENACITY, "none", "safe", id="tenacity"),
+        pytest.param(TENACITY, "none", "none", id="tenacity-no signals"),
+        pytest.param(TENACITY, "stock", "safe", id="tenacity-stock exporter"),
+        pytest.param(STAMINA, "stock", "safe", id="stamina-stock exporter"),
+    ],
+)
 def test_a_try_counts_once_in_every_combination(
-    serving: Serving, crm: Answering, tmp_path: Path, exporter: str, signals: str
+    serving: Serving, crm: Answering, tmp_path: Path, program: str, exporter: str, signals: str
 ) -> None:
     """E3, issue 8: three tries are three attempts, with nothing but an install.
 
-    With the requests of the tries instrumented too; with and without signals here and in the
-    backend; with the same spans sent by the stock exporter, or not.
+    With the requests of the tries instrumented too; with and without signals read in the SDK;
+    with the same spans sent to a backend that reads signals by the stock exporter, or not.
     """
     more = stock_exporter(serving) if exporter == "stock" else {}
     env = environment(
         tmp_path, serving, **quiet(**more, CRM=crm.endpoint, FLOWMARK_SIGNALS=signals)
     )
-    run(tmp_path, TENACITY, env, INSTRUMENT)
+    run(tmp_path, program, env, INSTRUMENT)
     recorded = Recorded(serving)
     [found] = recorded.runs()
     attempts = [each[0::2] for each in recorded.attempts(found)]

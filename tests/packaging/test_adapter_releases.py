@@ -14,7 +14,10 @@ import pytest
 ROOT: Final = Path(__file__).resolve().parents[2]
 UNREACHABLE: Final = ("connection", "resolve", "timed out", "no matching distribution")
 
-OLDEST: Final = {"tenacity": ("tenacity==8.2.0",)}
+OLDEST: Final = {
+    "tenacity": ("tenacity==8.2.0",),
+    "stamina": ("stamina==23.1.0", "tenacity==8.2.0"),
+}
 """The releases that each adapter's tests run against beside those of constraints.txt."""
 
 pytestmark = pytest.mark.timeout(180)  # a release is installed, and tests run with it
