@@ -38,6 +38,18 @@ def push_to_crm():
 push_to_crm()
 """
 
+BACKOFF: Final = """
+import os
+import backoff
+import requests
+
+@backoff.on_exception(backoff.constant, requests.HTTPError, interval=0, jitter=None)
+def push_to_crm():
+    requests.get(os.environ["CRM"], timeout=10).raise_for_status()
+
+push_to_crm()
+"""
+
 FAILED: Final = "requests.exceptions.HTTPError"
 
 
@@ -79,6 +91,7 @@ def quiet(**more: str) -> dict[str, str]:
         pytest.param(TENACITY, "none", "safe", id="tenacity"),
         pytest.param(TENACITY, "none", "none", id="tenacity-no signals"),
         pytest.param(TENACITY, "stock", "safe", id="tenacity-stock exporter"),
+        pytest.param(BACKOFF, "stock", "safe", id="backoff-stock exporter"),
         pytest.param(STAMINA, "stock", "safe", id="stamina-stock exporter"),
     ],
 )

@@ -15,6 +15,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 UNREACHABLE: Final = ("connection", "resolve", "timed out", "no matching distribution")
 
 OLDEST: Final = {
+    "backoff": ("backoff==2.0.0",),
     "tenacity": ("tenacity==8.2.0",),
     "stamina": ("stamina==23.1.0", "tenacity==8.2.0"),
 }
