@@ -279,7 +279,7 @@ def stuck(*_):
     print("stuck", flush=True)
     threading.Event().wait()
 
-accept._READERS[accept.Signal.TRACES] = (stuck, stuck)
+accept.decode.decode_traces = stuck
 running.STOP_SECONDS = 0.5
 options = config.ServeOptions(
     db=sys.argv[1], grpc="127.0.0.1:0", http="127.0.0.1:0", insecure_no_auth=True
