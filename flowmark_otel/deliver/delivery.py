@@ -18,7 +18,7 @@ from flowmark_otel.deliver.counts import MAX_NAMED, Ledger, Window, joined
 from flowmark_otel.deliver.pace import Flags, Pace, Progress
 from flowmark_otel.deliver.reporter import OnDiagnostic, Reporter
 from flowmark_otel.deliver.transport import Transport
-from flowmark_otel.deliver.transports import open_transport
+from flowmark_otel.deliver.transports import load, open_transport
 from flowmark_otel.deliver.truth import Truth, truth_of
 from flowmark_otel.errors import ConfigurationError, DeliveryError
 from flowmark_otel.fast import Unfolded
@@ -159,7 +159,12 @@ class Delivery:
         return getattr(self._backlog, "spool", None)
 
     def start(self) -> None:
-        """Begin the sending thread now, so that its imports do not delay the first event (E1)."""
+        """Begin the sending thread now, with all it needs, so that the first event is in time (E1).
+
+        Imports here and not there: the application may be importing the same packages.
+        """
+        if self._transport is None:
+            load(self._options.protocol)
         self._start()
 
     # -- the truth -------------------------------------------------------------------------------

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
+
 from flowmark_otel.config.client import GRPC, ClientOptions
 from flowmark_otel.deliver.transport import Transport
+
+
+def load(protocol: str) -> None:
+    """Import what a protocol's transport needs, on the thread that calls.
+
+    Two threads that enter one package by different modules can meet it half made, so this is not
+    left to the sending thread where others import at the same moment.
+    """
+    importlib.import_module(f"{__name__}.{'grpc' if protocol == GRPC else 'http'}")
 
 
 def open_transport(options: ClientOptions) -> Transport:
