@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from flowmark_otel.clock import Clock
+
+if TYPE_CHECKING:
+    import asyncio
 
 LONGEST: Final = 3600.0
 """Seconds that anything waits at most before the clock is asked again: clocks are set, and longer

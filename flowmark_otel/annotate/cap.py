@@ -8,7 +8,6 @@ same time.
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol
@@ -19,7 +18,15 @@ from flowmark_otel.clock import Clock
 from flowmark_otel.errors import AttemptTimeoutError
 
 if TYPE_CHECKING:
+    import asyncio
+
     from typing_extensions import Self
+
+
+def _is_cancellation(error: BaseException | None) -> bool:
+    import asyncio  # noqa: PLC0415  a quarter of what importing this package takes
+
+    return isinstance(error, asyncio.CancelledError)
 
 
 class _Stop(Protocol):
@@ -52,7 +59,7 @@ if sys.version_info >= (3, 11):
 
         def ours(self, error: BaseException | None) -> bool:
             asked = self._task.uncancel()
-            return asked <= self._before and isinstance(error, asyncio.CancelledError)
+            return asked <= self._before and _is_cancellation(error)
 
 else:
 
@@ -76,7 +83,7 @@ else:
             self._task.cancel(self._mark)
 
         def ours(self, error: BaseException | None) -> bool:
-            if not isinstance(error, asyncio.CancelledError) or self._theirs:
+            if error is None or not _is_cancellation(error) or self._theirs:
                 return False
             return bool(error.args) and error.args[0] is self._mark
 
@@ -110,6 +117,8 @@ class Cap:
 
     def enter(self) -> Self:
         """Begin; the time counts from where the signal's does."""
+        import asyncio  # noqa: PLC0415  as above
+
         try:
             task, loop = asyncio.current_task(), asyncio.get_running_loop()
         except RuntimeError:  # no loop of asyncio

@@ -6,7 +6,6 @@ waits bounds the wait by what is left.
 
 from __future__ import annotations
 
-import asyncio
 import math
 import threading
 from collections.abc import Callable, Generator
@@ -20,6 +19,8 @@ from flowmark_otel.annotate.seconds import time_to_wait
 from flowmark_otel.clock import Clock
 
 if TYPE_CHECKING:
+    import asyncio
+
     from typing_extensions import Never
 
 StopReason: TypeAlias = Literal["timeout", "deadline", "cancelled"]
@@ -140,7 +141,9 @@ class AttemptSignal:
         return cast("bool", wait(self._flag, seconds))
 
     async def _until_set(self) -> bool:
-        loop = asyncio.get_running_loop()
+        from asyncio import get_running_loop  # noqa: PLC0415  as in cap.py: it takes its time
+
+        loop = get_running_loop()
         while not self.is_set():
             woken = loop.create_future()
 

@@ -18,7 +18,7 @@ from flowmark_otel.deliver.counts import MAX_NAMED, Ledger, Window, joined
 from flowmark_otel.deliver.pace import Flags, Pace, Progress
 from flowmark_otel.deliver.reporter import OnDiagnostic, Reporter
 from flowmark_otel.deliver.transport import Transport
-from flowmark_otel.deliver.transports import load, open_transport
+from flowmark_otel.deliver.transports import open_transport, transport_of
 from flowmark_otel.deliver.truth import Truth, truth_of
 from flowmark_otel.errors import ConfigurationError, DeliveryError
 from flowmark_otel.fast import Unfolded
@@ -164,7 +164,7 @@ class Delivery:
         Imports here and not there: the application may be importing the same packages.
         """
         if self._transport is None:
-            load(self._options.protocol)
+            transport_of(self._options.protocol)
         self._start()
 
     # -- the truth -------------------------------------------------------------------------------
