@@ -149,7 +149,8 @@ def test_a_store_that_another_process_holds_is_503_after_a_bounded_wait(tmp_path
         assert send(fleet, 1).status_code == 200
         with closing(sqlite3.connect(tmp_path / "s.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            assert "locked" in refused(send(fleet, 2))
+            said = refused(send(fleet, 2))  # by whichever bound ends first on this machine
+            assert "locked" in said or "did not answer in time" in said
             assert states(fleet, 1) == {"stored"}
             assert fleet.get("/runs")["items"]
         assert send(fleet, 2).status_code == 200
