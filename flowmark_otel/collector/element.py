@@ -1,0 +1,82 @@
+"""What a node does with a payload, before any policy: one try (contract, section 9; C1-C6)."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple, Protocol
+
+from flowmark_otel import names
+from flowmark_otel.collector.payload import Payload
+from flowmark_otel.errors import FlowmarkError
+
+INVALID_ENVELOPE: Final = "InvalidEnvelope"
+"""The error name of what is refused for itself: bad input, which no other try can mend."""
+
+
+def error_name(reason: str) -> str:
+    """The error name of a reason of section 3: ``count_mismatch`` is ``CountMismatch``."""
+    return "".join(word.capitalize() for word in reason.split("_"))
+
+
+class ElementError(FlowmarkError):
+    """One try failed, for the whole payload.
+
+    ``reason`` is one of section 3, or ``names.INVALID`` for bad input. ``permanent``: no other try
+    can help; else ``retry_after`` is the number of seconds that the other side asked for, if it
+    did.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        message: str,
+        *,
+        permanent: bool = False,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.name = INVALID_ENVELOPE if reason == names.INVALID else error_name(reason)
+        self.permanent = permanent
+        self.retry_after = retry_after
+
+
+class Fate(NamedTuple):
+    """What became of one event: a state of section 3 of the contract.
+
+    ``item``: the position of its item in the request; ``event_id`` is empty where none can be
+    derived. ``state`` is ``stored``, ``duplicate``, ``custody``, or a rejection code.
+    """
+
+    item: int
+    event_id: str
+    state: str
+    message: str = ""
+
+
+class Outcome(NamedTuple):
+    """What a node says of a payload that it took.
+
+    ``fates`` has one entry for each event that it answers for, none for a node that carries
+    telemetry alone. ``acknowledged``: whether the branch to the backend acknowledged
+    ``attempts-v1``, or took custody for it. ``backend_id``: whose receipt it is.
+    """
+
+    fates: tuple[Fate, ...] = ()
+    acknowledged: bool = False
+    backend_id: str = ""
+
+
+class Element(Protocol):
+    """One node. Owns its connections and files; used on one event loop."""
+
+    async def start(self) -> None:
+        """Open what it needs. Raises ConfigurationError where that can never work."""
+        ...
+
+    async def take(self, payload: Payload, seconds: float) -> Outcome:
+        """One try, which may take so many seconds. Raises ElementError; takes all or nothing."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what is in flight and let go of everything; called once."""
+        ...

@@ -1,0 +1,61 @@
+"""What flows between nodes: one received request's share (contract, section 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, TypeAlias
+
+from flowmark_otel.model import Envelope
+
+
+class Telemetry(NamedTuple):
+    """An OTLP export request as it came, never changed.
+
+    ``signal``: ``traces`` or ``logs``. ``encoding``: ``protobuf`` or ``json``.
+    """
+
+    signal: str
+    encoding: str
+    body: bytes
+
+
+class Event(NamedTuple):
+    """An envelope, the position of its item in the request it came with, and its resource."""
+
+    item: int
+    resource: Mapping[str, object]
+    envelope: Envelope
+
+
+class Events(NamedTuple):
+    """What a ``flowmark`` connector made of a request, or read in one.
+
+    ``source`` is that request: a letter needs the untouched input.
+    """
+
+    source: Telemetry
+    events: tuple[Event, ...]
+
+
+class Letter(NamedTuple):
+    """What failed at a node and was routed to its error port (C6).
+
+    ``attempts`` counts tries, from 1; ``exception`` is an error name of section 9; ``node`` the id
+    of the component. ``input`` holds the items that failed and nothing else, untouched.
+    """
+
+    attempts: int
+    exception: str
+    message: str
+    node: str
+    time_unix_nano: int
+    input: Telemetry
+
+
+class Letters(NamedTuple):
+    """What flows in a pipeline that receives from an ``errors`` connector."""
+
+    letters: tuple[Letter, ...]
+
+
+Payload: TypeAlias = Telemetry | Events | Letters
