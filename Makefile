@@ -15,7 +15,7 @@ SYSTEM := chromium:chromium postgresql:psql nginx:nginx haproxy:haproxy nodejs:n
     default-jdk-headless:javac maven:mvn \
     curl:curl systemd:systemd-analyze
 
-.PHONY: demo test deps bench lint proto screenshots
+.PHONY: demo test deps bench lint proto screenshots faults fuzz
 .DEFAULT_GOAL := test
 
 # A backend on a temporary store with a story in it; until Ctrl-C, or ARGS=--once.
@@ -36,6 +36,14 @@ lint: $(INSTALLED)
 # Ratios within one run: a table, and bench.json; ARGS names single benchmarks.
 bench: $(INSTALLED)
 	$(BIN)/python -m tests.bench --json bench.json $(ARGS)
+
+# The fault matrix alone, its campaigns at their full length: a table, and faults.json.
+faults: $(INSTALLED) $(if $(ROOT),deps)
+	$(BIN)/python -m pytest --long --faults faults.json $(ARGS)
+
+# Ten minutes for each reader of strangers' bytes; ARGS="scanned --seconds 60" for less.
+fuzz: $(INSTALLED)
+	$(BIN)/python -m tests.fuzz $(ARGS)
 
 # Generated code is checked in; a test compares it with what this writes.
 proto: $(INSTALLED)
