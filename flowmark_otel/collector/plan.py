@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from flowmark_otel.collector.config.options import Options
@@ -15,6 +15,7 @@ class Kind(Enum):
     RECEIVER = "receivers"
     CONNECTOR = "connectors"
     EXPORTER = "exporters"
+    EXTENSION = "extensions"
 
 
 class Trigger(Enum):
@@ -34,16 +35,20 @@ class Acknowledge(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """A component that a pipeline uses. ``id`` is ``type`` or ``type/name``, unique in its kind."""
+    """A component that is used. ``id`` is ``type`` or ``type/name``, unique in its kind.
+
+    ``alias_of``: the type that the one in the id is another name of, empty for none.
+    """
 
     id: str
     kind: Kind
     options: Options
+    alias_of: str = ""
 
     @property
     def type(self) -> str:
-        """The part of the id before the slash, an alias resolved by who made the plan."""
-        return self.id.partition("/")[0]
+        """The part of the id before the slash, an alias resolved."""
+        return self.alias_of or self.id.partition("/")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +71,11 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All of a file. Maps are by id and hold only what a pipeline uses; there are no cycles.
+    """All of a file. Maps are by id and hold only what is used; there are no cycles.
 
-    ``telemetry``: ``HOST:PORT`` of metrics, health and status, None for none.
+    ``extensions``: those that ``service.extensions`` names; a receiver's ``authenticator`` is among
+    them. ``telemetry``: ``HOST:PORT`` of metrics, health and status, None for none.
+    ``memory_limit``: bytes of this process over which requests are refused, None for no limit.
     """
 
     receivers: Mapping[str, Component]
@@ -77,3 +84,6 @@ class Plan:
     pipelines: Mapping[str, Pipeline]
     acknowledge: Acknowledge = Acknowledge.END_TO_END
     telemetry: str | None = None
+    extensions: Mapping[str, Component] = field(default_factory=dict)
+    memory_limit: int | None = None
+    log_level: str = "warning"
