@@ -76,6 +76,7 @@ class Plan:
     ``extensions``: those that ``service.extensions`` names; a receiver's ``authenticator`` is among
     them. ``telemetry``: ``HOST:PORT`` of metrics, health and status, None for none.
     ``memory_limit``: bytes of this process over which requests are refused, None for no limit.
+    ``unused``: what the file declares beside, ``exporters.file/old``; nothing of it is built.
     """
 
     receivers: Mapping[str, Component]
@@ -87,3 +88,4 @@ class Plan:
     extensions: Mapping[str, Component] = field(default_factory=dict)
     memory_limit: int | None = None
     log_level: str = "warning"
+    unused: tuple[str, ...] = ()

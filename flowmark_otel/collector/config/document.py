@@ -53,11 +53,15 @@ class Fault(NamedTuple):
 
 
 class Document(NamedTuple):
-    """Values of dicts with text keys, lists and scalars; the line that each path begins at."""
+    """Values of dicts with text keys, lists and scalars; the line that each path begins at.
+
+    ``spoilt``: paths whose value could not be had, so that nothing more can be said of it.
+    """
 
     value: object
     lines: dict[Path, int]
     faults: list[Fault]
+    spoilt: frozenset[Path] = frozenset()
 
 
 def read(text: str) -> Document:

@@ -52,13 +52,14 @@ def expand(found: Document, environ: Mapping[str, str]) -> Document:
     """The document with every value expanded; what cannot be is None and has its fault."""
     expander = _Expander(found, environ)
     value = expander.value(found.value, ())
-    return Document(value, expander.lines, expander.faults)
+    return Document(value, expander.lines, expander.faults, frozenset(expander.spoilt))
 
 
 class _Expander:
     def __init__(self, found: Document, environ: Mapping[str, str]) -> None:
         self.lines = found.lines
         self.faults = list(found.faults)
+        self.spoilt: set[Path] = set()
         self._environ = environ
 
     def value(self, value: object, path: Path) -> object:
@@ -72,6 +73,7 @@ class _Expander:
             return self._expanded(value, path)
         except _Bad as bad:
             self.faults.append(Fault(path, str(bad), self.lines.get(path, 0)))
+            self.spoilt.add(path)
             return None
 
     def _expanded(self, text: str, path: Path) -> object:

@@ -52,6 +52,21 @@ class Options(BaseModel):
         }
 
 
+def _is_empty(value: object) -> bool:
+    return value is None or (isinstance(value, FromEnvironment) and not value)
+
+
+def _is_section(field: FieldInfo) -> bool:
+    kinds = (field.annotation, *get_args(field.annotation))
+    return any(isinstance(kind, type) and issubclass(kind, Options) for kind in kinds)
+
+
+def _pair(cert_file: object, key_file: object) -> None:
+    if (cert_file is None) != (key_file is None):
+        msg = "cert_file and key_file go together; set both or neither"
+        raise ValueError(msg)
+
+
 class Retry(Options):
     """Tries of one message at one node, the first included (C2)."""
 
@@ -154,7 +169,7 @@ class Remote(Policy):
             msg = "has certificates in tls, and an endpoint without TLS; set https:// or no tls"
             raise ValueError(msg)
         if not self.over_grpc and "://" not in self.endpoint:
-            msg = f"endpoint has no scheme; set http://{self.endpoint}, or https://"
+            msg = "has an endpoint without a scheme; write http:// or https:// before it"
             raise ValueError(msg)
         return self
 
@@ -290,18 +305,3 @@ class BearerTokenAuth(Options):
             msg = "needs exactly one of token, tokens and filename"
             raise ValueError(msg)
         return self
-
-
-def _is_empty(value: object) -> bool:
-    return value is None or (isinstance(value, FromEnvironment) and not value)
-
-
-def _is_section(field: FieldInfo) -> bool:
-    kinds = (field.annotation, *get_args(field.annotation))
-    return any(isinstance(kind, type) and issubclass(kind, Options) for kind in kinds)
-
-
-def _pair(cert_file: object, key_file: object) -> None:
-    if (cert_file is None) != (key_file is None):
-        msg = "cert_file and key_file go together; set both or neither"
-        raise ValueError(msg)

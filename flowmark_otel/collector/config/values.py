@@ -128,7 +128,11 @@ def _header_name(value: str) -> str:
 
 
 def _header_value(value: str) -> str:
-    return parsers.headers({"value": value})[0][1]
+    try:
+        return parsers.headers({"value": value})[0][1]
+    except ValueError as error:
+        msg = "has characters that no header can hold; set printable ASCII"
+        raise ValueError(msg) from error
 
 
 def _token(value: str) -> str:
