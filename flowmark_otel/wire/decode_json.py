@@ -59,19 +59,16 @@ _ERROR_CODES: Final = {
 def decode(body: bytes, shape: Names, signals: Signals = NO_SIGNALS) -> Decoded:
     """The items of a request that are marked, by us or by a signal. Raises Unparsable, TooLarge."""
     admit_json(body)
-    document = _load(body)
-    if not isinstance(document, dict):
-        msg = f"the body is no JSON object: it is a {type(document).__name__}"
-        raise Unparsable(msg)
+    document = load_object(body)
     marked: list[tuple[int, Resource, Span | LogRecord | Refused]] = []
     position = 0
     budget = Budget()
     signals = _possible(body, signals)
-    for group in _objects(document, shape.groups, "the body"):
+    for group in objects_of(document, shape.groups, "the body"):
         budget.items(1)
         resource: Resource | None = None
-        for scope in _objects(group, shape.scopes, shape.groups):
-            items = _list(scope, shape.items, shape.scopes)
+        for scope in objects_of(group, shape.scopes, shape.groups):
+            items = list_of(scope, shape.items, shape.scopes)
             budget.items(1 + len(items))
             for item in items:
                 own = _is_marked(item)
@@ -84,6 +81,15 @@ def decode(body: bytes, shape: Names, signals: Signals = NO_SIGNALS) -> Decoded:
                         marked.append((position, resource, record))
                 position += 1
     return Decoded(position, marked)
+
+
+def load_object(body: bytes) -> dict[str, Any]:
+    """The JSON object of a body; bytes that are no UTF-8 become lone surrogates, or Unparsable."""
+    document = _load(body)
+    if not isinstance(document, dict):
+        msg = f"the body is no JSON object: it is a {type(document).__name__}"
+        raise Unparsable(msg)
+    return document
 
 
 def _load(body: bytes) -> Any:  # noqa: ANN401  any JSON
@@ -112,7 +118,8 @@ _DIGITS: Final = 40
 _BEYOND: Final = 10**_DIGITS
 
 
-def _list(holder: dict[str, Any], name: str, where: str) -> list[Any]:
+def list_of(holder: dict[str, Any], name: str, where: str) -> list[Any]:
+    """A list of an object, empty if it has none. Raises Unparsable if it is something else."""
     value = holder.get(name)
     if value is None:
         return []
@@ -122,8 +129,9 @@ def _list(holder: dict[str, Any], name: str, where: str) -> list[Any]:
     return value
 
 
-def _objects(holder: dict[str, Any], name: str, where: str) -> list[dict[str, Any]]:
-    found = _list(holder, name, where)
+def objects_of(holder: dict[str, Any], name: str, where: str) -> list[dict[str, Any]]:
+    """As ``list_of``, of objects alone."""
+    found = list_of(holder, name, where)
     for one in found:
         if not isinstance(one, dict):
             msg = f"{name} of {where} holds something that is no object"
