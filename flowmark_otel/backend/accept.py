@@ -16,21 +16,19 @@ from flowmark_otel.backend.payload import payload_of
 from flowmark_otel.backend.status import states
 from flowmark_otel.backend.store import Arrival, Batch, Store, Verdict
 from flowmark_otel.errors import Forbidden, Unavailable
-from flowmark_otel.fold import fold_log, fold_signals, fold_span
+from flowmark_otel.fold import events_of
 from flowmark_otel.listen.protocol import Encoding, Reply, Signal
 from flowmark_otel.model import (
-    Envelope,
-    LogRecord,
     Principal,
     Receipt,
     Refused,
     Rejection,
     Resource,
     Sender,
-    Span,
 )
 from flowmark_otel.signals import NO_SIGNALS, Signals
-from flowmark_otel.wire import decode, outcome, receipt, status
+from flowmark_otel.wire import decode
+from flowmark_otel.wire.reply import judged
 
 INSECURE_PROJECT: Final = "default"
 DEADLINE_SECONDS: Final = 10.0
@@ -169,7 +167,7 @@ class Acceptor:
         annotated = 0
         signalled: set[int] = set()
         senders: dict[int, Sender] = {}  # by identity: items of one resource share the object
-        for position, resource, record in request.marked:
+        for position, resource, record, _ in request.marked:
             sender = senders.get(id(resource))
             if sender is None:
                 sender = senders[id(resource)] = _sender(user_agent, resource)
@@ -199,25 +197,17 @@ class Acceptor:
     def _reply(self, signal: Signal, encoding: Encoding, verdict: Verdict, *, bare: int) -> Reply:
         rejected = len(verdict.rejections)
         received = verdict.stored + verdict.duplicate + rejected
-        body = Receipt(
+        told = Receipt(
             capabilities=self._capabilities,
             backend_id=self._store.backend_id,
             stored=verdict.stored,
             duplicate=verdict.duplicate,
             received=received,
             rejected=rejected,
-            rejections=tuple(verdict.rejections[: receipt.MAX_REJECTIONS]),
             rejected_items=verdict.rejected_items,
         )
-        form = encoding.wire
-        if received and rejected == received and not bare:
-            conflict = any(each.code == names.CONFLICT for each in verdict.rejections)
-            row = outcome.CONFLICT if conflict else outcome.REFUSED
-            code = outcome.ANSWERS[row].grpc
-            first = verdict.rejections[0]
-            message = f"all {rejected} events rejected; first: {first.code}: {first.message}"
-            return Reply(row, status.encode_status(code, message, form, receipt=body))
-        return Reply(outcome.OK, receipt.encode(body, form, signal.value))
+        row, body = judged(told, verdict.rejections, encoding.wire, signal.value, bare=bare)
+        return Reply(row, body)
 
 
 class _Read(NamedTuple):
@@ -251,17 +241,6 @@ def _with_limited(verdict: Verdict, over: Sequence[Arrival]) -> Verdict:
         rejections=[*verdict.rejections, *rejections],
         rejected_items=verdict.rejected_items + len({item.item for item in over}),
     )
-
-
-def events_of(
-    record: Span | LogRecord | Refused, signals: Signals
-) -> tuple[Sequence[Envelope | Refused], bool]:
-    """The events of an item, and whether signals made them, not its own keys."""
-    if isinstance(record, Span):
-        own = fold_span(record)
-        return (own, False) if own else (fold_signals(record, signals), True)
-    folded = fold_log(record) if isinstance(record, LogRecord) else record
-    return () if folded is None else (folded,), False
 
 
 def _sender(user_agent: str | None, resource: Resource) -> Sender:

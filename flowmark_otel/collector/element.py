@@ -17,12 +17,29 @@ def error_name(reason: str) -> str:
     return "".join(word.capitalize() for word in reason.split("_"))
 
 
+class Fate(NamedTuple):
+    """What became of one event: a state of section 3 of the contract.
+
+    ``item``: the position of its item in the request; ``event_id`` is empty where none can be
+    derived. ``state`` is ``stored``, ``duplicate``, ``custody``, a rejection code, or ``rejected``
+    where the other side refused it for itself without a word: the node makes of that what its
+    ``on_error`` says. ``told`` as in ``Event``.
+    """
+
+    item: int
+    event_id: str
+    state: str
+    message: str = ""
+    told: bool = True
+
+
 class ElementError(FlowmarkError):
     """One try failed, for the whole payload.
 
     ``reason`` is one of section 3, or ``names.INVALID`` for bad input. ``permanent``: no other try
     can help; else ``retry_after`` is the number of seconds that the other side asked for, if it
-    did.
+    did. ``paused``: a fault of set-up, which a try soon after will hardly mend. ``fates``: where
+    every event of the request was refused for itself, what is said of each.
     """
 
     def __init__(
@@ -32,25 +49,16 @@ class ElementError(FlowmarkError):
         *,
         permanent: bool = False,
         retry_after: float | None = None,
+        paused: bool = False,
+        fates: tuple[Fate, ...] = (),
     ) -> None:
         super().__init__(message)
         self.reason = reason
         self.name = INVALID_ENVELOPE if reason == names.INVALID else error_name(reason)
         self.permanent = permanent
         self.retry_after = retry_after
-
-
-class Fate(NamedTuple):
-    """What became of one event: a state of section 3 of the contract.
-
-    ``item``: the position of its item in the request; ``event_id`` is empty where none can be
-    derived. ``state`` is ``stored``, ``duplicate``, ``custody``, or a rejection code.
-    """
-
-    item: int
-    event_id: str
-    state: str
-    message: str = ""
+        self.paused = paused
+        self.fates = fates
 
 
 class Outcome(NamedTuple):
@@ -58,11 +66,12 @@ class Outcome(NamedTuple):
 
     ``fates`` has one entry for each event that it answers for, none for a node that carries
     telemetry alone. ``acknowledged``: whether the branch to the backend acknowledged
-    ``attempts-v1``, or took custody for it. ``backend_id``: whose receipt it is.
+    ``attempts-v1``, or took custody for it; None where there is no such branch. ``backend_id``:
+    whose receipt it is.
     """
 
     fates: tuple[Fate, ...] = ()
-    acknowledged: bool = False
+    acknowledged: bool | None = None
     backend_id: str = ""
 
 

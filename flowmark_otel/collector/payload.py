@@ -20,11 +20,16 @@ class Telemetry(NamedTuple):
 
 
 class Event(NamedTuple):
-    """An envelope, the position of its item in the request it came with, and its resource."""
+    """An envelope, the position of its item in the request it came with, and its resource.
+
+    Events of one resource share the mapping. ``told``: whether the sender is told what became of
+    it; what only our own signal mappings made is in no receipt (contract, section 3).
+    """
 
     item: int
     resource: Mapping[str, object]
     envelope: Envelope
+    told: bool = True
 
 
 class Events(NamedTuple):

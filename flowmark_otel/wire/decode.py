@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
 from flowmark_otel.model import LogRecord, Refused, Resource, Span
 from flowmark_otel.signals import NO_SIGNALS, Signals
@@ -19,11 +20,14 @@ class Item(NamedTuple):
     """A marked item: position, resource, and what it holds.
 
     Positions count from 0 through all resources and scopes. A Refused item could not be decoded.
+    ``described``: the resource as it came, an encoded message or a JSON object; items of one group
+    share it.
     """
 
     position: int
     resource: Resource
     record: Span | LogRecord | Refused
+    described: bytes | Mapping[str, Any] = b""
 
 
 class Request(NamedTuple):
@@ -48,7 +52,7 @@ def decode_traces(body: bytes, encoding: str, signals: Signals = NO_SIGNALS) -> 
         resource = resources.of(mark)
         record = decoder.span(mark.item and body[mark.item], resource)
         if mark.own or not isinstance(record, Refused):
-            found.append(Item(mark.position, resource, record))
+            found.append(Item(mark.position, resource, record, mark.resource))
     return Request(scanned.items, found)
 
 
@@ -61,7 +65,12 @@ def decode_logs(body: bytes, encoding: str) -> Request:
     return Request(
         scanned.items,
         [
-            Item(mark.position, resources.of(mark), decoder.log(mark.item and body[mark.item]))
+            Item(
+                mark.position,
+                resources.of(mark),
+                decoder.log(mark.item and body[mark.item]),
+                mark.resource,
+            )
             for mark in scanned.marked
         ],
     )

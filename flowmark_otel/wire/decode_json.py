@@ -11,7 +11,7 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 from flowmark_otel import names
@@ -35,10 +35,10 @@ LOGS: Final = Names("resourceLogs", "scopeLogs", "logRecords", is_log=True)
 
 
 class Decoded(NamedTuple):
-    """All items counted, and the marked ones: position, resource, record."""
+    """All items counted, and the marked ones: position, resource, record, resource as it came."""
 
     items: int
-    marked: list[tuple[int, Resource, Span | LogRecord | Refused]]
+    marked: list[tuple[int, Resource, Span | LogRecord | Refused, Mapping[str, Any]]]
 
 
 class _WrongShapeError(Exception):
@@ -60,13 +60,14 @@ def decode(body: bytes, shape: Names, signals: Signals = NO_SIGNALS) -> Decoded:
     """The items of a request that are marked, by us or by a signal. Raises Unparsable, TooLarge."""
     admit_json(body)
     document = load_object(body)
-    marked: list[tuple[int, Resource, Span | LogRecord | Refused]] = []
+    marked: list[tuple[int, Resource, Span | LogRecord | Refused, Mapping[str, Any]]] = []
     position = 0
     budget = Budget()
     signals = _possible(body, signals)
     for group in objects_of(document, shape.groups, "the body"):
         budget.items(1)
         resource: Resource | None = None
+        described: Mapping[str, Any] = {}
         for scope in objects_of(group, shape.scopes, shape.groups):
             items = list_of(scope, shape.items, shape.scopes)
             budget.items(1 + len(items))
@@ -76,9 +77,11 @@ def decode(body: bytes, shape: Names, signals: Signals = NO_SIGNALS) -> Decoded:
                     budget.annotated()
                     if resource is None:
                         resource = _resource(group)
+                        found = group.get("resource")
+                        described = found if isinstance(found, dict) else {}
                     record = _record(item, resource, shape, budget, signals)
                     if own or not isinstance(record, Refused):
-                        marked.append((position, resource, record))
+                        marked.append((position, resource, record, described))
                 position += 1
     return Decoded(position, marked)
 

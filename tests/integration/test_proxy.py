@@ -19,7 +19,7 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 from flowmark_otel import names
-from flowmark_otel.backend.accept import events_of as backend_events_of
+from flowmark_otel.fold import events_of as backend_events_of
 from flowmark_otel.listen.protocol import Reply, Signal
 from flowmark_otel.model import Envelope, Receipt, Rejection
 from flowmark_otel.proxy.decide import TRACES, events_of
