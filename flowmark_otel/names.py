@@ -171,6 +171,16 @@ REASON_EXPIRED: Final = "expired"
 REASON_NOT_SENT: Final = "not_sent"
 """Refused by our own validation, or impossible to encode: it never left the process."""
 
+# -- dead letters: the keys of a line, and of the log record that carries one (section 9) --------
+FAILURE_ATTEMPTS: Final = "failure.attempts"
+FAILURE_EXCEPTION: Final = "failure.exception"
+FAILURE_MESSAGE: Final = "failure.message"
+FAILURE_NODE: Final = "failure.node"
+LETTER_TIME: Final = "time"
+LETTER_INPUT: Final = "input"
+UNREAD: Final = "flowmark.unread"
+"""In OTLP/JSON, in place of a part that is no protobuf message: its bytes in base64."""
+
 # -- states of a recorded event that only a sender knows (contract, section 3) ------------------
 UNACKNOWLEDGED: Final = "unacknowledged"
 QUEUED: Final = "queued"
