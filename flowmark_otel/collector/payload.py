@@ -11,12 +11,14 @@ from flowmark_otel.model import Envelope
 class Telemetry(NamedTuple):
     """An OTLP export request as it came, never changed.
 
-    ``signal``: ``traces`` or ``logs``. ``encoding``: ``protobuf`` or ``json``.
+    ``signal``: ``traces`` or ``logs``. ``encoding``: ``protobuf`` or ``json``. ``items``: how many
+    spans or log records, 0 where nobody counted.
     """
 
     signal: str
     encoding: str
     body: bytes
+    items: int = 0
 
 
 class Event(NamedTuple):
@@ -64,3 +66,10 @@ class Letters(NamedTuple):
 
 
 Payload: TypeAlias = Telemetry | Events | Letters
+
+
+def size_of(payload: Payload) -> int:
+    """How many spans, log records, events or letters there are."""
+    if isinstance(payload, Telemetry):
+        return payload.items
+    return len(payload.events if isinstance(payload, Events) else payload.letters)

@@ -18,6 +18,7 @@ from flowmark_otel.wire.pb import acceptance_pb2
 MAX_ANSWER_BYTES: Final = 4 * 1024 * 1024
 _EXPORT: Final = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
 _STATUS: Final = "/flowmark.v1.Acceptance/Status"
+_CAPABILITIES: Final = "/flowmark.v1.Acceptance/Capabilities"
 _DETAILS: Final = "grpc-status-details-bin"
 _PORTS: Final = {"http": 80, "https": 443}
 _OPTIONS: Final = (
@@ -73,6 +74,20 @@ class GrpcTransport:
         return [
             EventStatus(each.event_id, each.state, each.digest, each.code) for each in found.events
         ]
+
+    def capabilities(self, timeout: float) -> tuple[tuple[str, ...], str]:
+        """What the other side acknowledges, and its id; raises NoAnswer."""
+        answer = self._call(_CAPABILITIES, b"", timeout)
+        found = acceptance_pb2.CapabilitiesResponse()
+        try:
+            found.ParseFromString(answer.body)
+        except DecodeError as error:
+            msg = "the answer is no CapabilitiesResponse"
+            raise NoAnswer(msg) from error
+        if answer.status != 0:
+            msg = f"the capabilities service answered code {answer.status}: {answer.message}"
+            raise NoAnswer(msg)
+        return tuple(found.capabilities), found.backend_id
 
     def after_fork(self) -> None:
         """Leave the parent's channel alone; the next request makes another."""

@@ -1,0 +1,152 @@
+"""The composition root of the collector: nodes, then who listens (D3).
+
+Build order: threads, meter, nodes with their pipelines, elements started, receivers, telemetry.
+Shutdown is the reverse: receivers finish what is in flight, what goes on after its sender was
+answered ends, elements let go, the threads end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from typing import Final, NamedTuple, final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+
+from flowmark_otel.clock import Clock, SystemClock
+from flowmark_otel.collector.accepting import Branch, Door
+from flowmark_otel.collector.config.options import (
+    BearerTokenAuth,
+    GrpcServer,
+    HttpServer,
+    OtlpReceiver,
+)
+from flowmark_otel.collector.element import Element
+from flowmark_otel.collector.elements import made
+from flowmark_otel.collector.memory import MemoryLimit
+from flowmark_otel.collector.meter import Meter, NodeState
+from flowmark_otel.collector.pipelines import Builder, Graph
+from flowmark_otel.collector.plan import Component, Kind, Plan
+from flowmark_otel.collector.tokens import Tokens, anyone
+from flowmark_otel.listen import health, http
+from flowmark_otel.listen.admission import Admission
+from flowmark_otel.listen.intake import Intake
+from flowmark_otel.listen.memory import give_back_soon
+from flowmark_otel.listen.reads import Reads
+from flowmark_otel.listen.serving import Listeners, Tls
+from flowmark_otel.model import Principal
+
+THREADS: Final = 2
+"""They read and fold: more would only wait for each other."""
+
+DRAIN_SECONDS: Final = 5.0
+_DRAINING: Final = "the collector is stopping"
+
+
+class Started(NamedTuple):
+    """Where a collector listens, ``HOST:PORT``, in the order of the file."""
+
+    grpc: tuple[str, ...]
+    http: tuple[str, ...]
+
+
+@final
+class Collector:
+    """One collector on the loop that starts it. Raises what its elements raise at their start."""
+
+    def __init__(self, plan: Plan, *, clock: Clock | None = None) -> None:
+        self._plan = plan
+        self._clock = clock or SystemClock()
+        self._stack = AsyncExitStack()
+        self._branches: list[Branch] = []
+        self._draining = False
+        self.meter = Meter(plan, self._clock)
+
+    async def start(self) -> Started:
+        """Open what the nodes need, then listen; closed again if any of it fails."""
+        try:
+            return await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Stop listening, finish what is in flight, close the nodes. May be called again."""
+        self._draining = True
+        await self._stack.aclose()
+
+    async def ready(self) -> str:
+        """Why requests cannot be taken now; empty where they can."""
+        return _DRAINING if self._draining else await self.meter.ready()
+
+    async def _start(self) -> Started:
+        threads = ThreadPoolExecutor(THREADS, thread_name_prefix="flowmark-fold")
+        self._stack.callback(threads.shutdown)
+        builder = Builder(self._plan, self.meter, self._clock, threads)
+        graph = builder.build(self._make)
+        for name, element in graph.exporters.items():
+            self._stack.push_async_callback(element.close)
+            await element.start()
+            node = self.meter.node(Kind.EXPORTER, name)
+            if node.state is NodeState.STARTING:
+                node.now(NodeState.OK)
+        self._stack.push_async_callback(graph.left.drain, DRAIN_SECONDS)
+        return await self._listen(graph)
+
+    def _make(self, component: Component) -> Element:
+        found = made(self._plan, component, self.meter, self._clock)
+        if found.branch is not None:
+            self._branches.append(found.branch)
+        return found.element
+
+    async def _listen(self, graph: Graph) -> Started:
+        admission = Admission(after_large=give_back_soon)
+        reads = Reads()
+        limit = MemoryLimit(self._plan.memory_limit, self._clock)
+        grpc: list[str] = []
+        web: list[str] = []
+        for receiver in self._plan.receivers.values():
+            self.meter.node(Kind.RECEIVER, receiver.id).now(NodeState.OK)
+            options = receiver.options
+            for server in options.servers if isinstance(options, OtlpReceiver) else ():
+                entries = {
+                    signal: entry
+                    for (name, signal), entry in graph.entries.items()
+                    if name == receiver.id
+                }
+                meter = self.meter.node(Kind.RECEIVER, receiver.id)
+                door = Door(entries, self._branches, self._authenticate(server), limit.admit, meter)
+                intake = Intake(door, server.max_bytes, admission=admission, reads=reads)
+                listeners = self._listeners(intake, server)
+                self._stack.push_async_callback(listeners.stop)
+                await listeners.start()
+                grpc += [listeners.grpc_address] if listeners.grpc_address else []
+                web += [listeners.http_address] if listeners.http_address else []
+        return Started(tuple(grpc), tuple(web))
+
+    def _listeners(self, intake: Intake, server: GrpcServer | HttpServer) -> Listeners:
+        tls = None if server.tls is None else Tls(server.tls.cert_file, server.tls.key_file)
+        app = Starlette(
+            routes=[*http.routes(intake), *health.routes(self.ready)],
+            exception_handlers={HTTPException: http.no_such_route},
+        )
+        over_grpc = isinstance(server, GrpcServer)
+        return Listeners(
+            intake,
+            app,
+            grpc_address=server.endpoint if over_grpc else None,
+            http_address=None if over_grpc else server.endpoint,
+            tls=tls,
+            ready=self.ready,
+        )
+
+    def _authenticate(self, server: GrpcServer | HttpServer) -> Callable[[str | None], Principal]:
+        if server.auth is None:
+            return anyone
+        options = self._plan.extensions[server.auth.authenticator].options
+        if not isinstance(options, BearerTokenAuth):
+            msg = f"{server.auth.authenticator} is no authenticator"
+            raise TypeError(msg)
+        return Tokens(options).authenticate
