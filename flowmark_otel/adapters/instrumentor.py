@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import logging
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Collection
+from types import FunctionType
 from typing import Any, ClassVar
 
 from opentelemetry.instrumentation.instrumentor import (  # type: ignore[attr-defined]  # unchecked
@@ -33,7 +36,7 @@ class Patches:
         original = vars(owner).get(name)
         if original is None:
             return
-        replacement = wrapped(original)
+        replacement = wrapped(_method(original) if isinstance(owner, type) else original)
         setattr(owner, name, replacement)
         self._made.append((owner, name, original, replacement))
 
@@ -43,6 +46,28 @@ class Patches:
             if vars(owner).get(name) is replacement:
                 setattr(owner, name, original)
         self._made.clear()
+
+
+def _method(original: Any) -> Any:
+    """What is called with its object as first argument.
+
+    Another instrumentation's wrapper wants to be bound to it.
+    """
+    if type(original) is FunctionType or not hasattr(original, "__get__"):
+        return original
+    if inspect.iscoroutinefunction(original):
+
+        @functools.wraps(original)
+        async def async_method(owner: Any, *args: Any, **kwargs: Any) -> Any:
+            return await original.__get__(owner, type(owner))(*args, **kwargs)
+
+        return async_method
+
+    @functools.wraps(original)
+    def method(owner: Any, *args: Any, **kwargs: Any) -> Any:
+        return original.__get__(owner, type(owner))(*args, **kwargs)
+
+    return method
 
 
 class Adapter(BaseInstrumentor):  # type: ignore[misc]  # as above
@@ -59,6 +84,11 @@ class Adapter(BaseInstrumentor):  # type: ignore[misc]  # as above
     def when_configured(cls) -> Adapter | Idle:
         """What the entry point makes: idle unless the environment asks for anything to be sent."""
         return cls() if configured(os.environ) else Idle()
+
+    @property
+    def is_on(self) -> bool:
+        """Whether it records: what somebody else has wrapped stays, and must record no more."""
+        return self._patches is not None
 
     @abstractmethod
     def patch(self, patches: Patches) -> None:

@@ -15,6 +15,10 @@ from flowmark_otel import names
 from flowmark_otel.annotate.options import shown
 from flowmark_otel.validate import clean_default
 
+_METHODS: Final = frozenset(
+    ("CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "QUERY", "TRACE")
+)
+
 NAME_KEY: Final = otel.create_key("flowmark-adapter-operation")
 """Context key of the name that the caller gives; its value is a string."""
 
@@ -67,6 +71,16 @@ def calling_function(*libraries: str) -> str:
         frame = frame.f_back
     code = frame.f_code
     return _joined(module, getattr(code, "co_qualname", code.co_name))
+
+
+@functools.lru_cache(maxsize=1024)
+def request_name(method: str, where: str) -> str:
+    """Method, and host or template of a path: few names for many requests.
+
+    A method that nobody knows is called HTTP, as the semantic conventions have it.
+    """
+    said = method.upper()
+    return clean_default(f"{said if said in _METHODS else 'HTTP'} {where}")[0]
 
 
 @functools.lru_cache(maxsize=1024)

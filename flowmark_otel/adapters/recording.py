@@ -93,17 +93,22 @@ class Call:
             shared[names.ATTEMPT_LIMIT] = limit
         self._shared = shared
 
-    def start(self, number: int) -> Try | None:
-        """Start a try, numbered from 1, and make its span current; None if that went wrong."""
+    def start(self, number: int, parent: Span | None = None) -> Try | None:
+        """Start a try, numbered from 1, and make its span current; None if that went wrong.
+
+        ``parent``: the span that it is below, where that is not the current one.
+        """
         try:
-            return self._start(number)
+            return self._start(number, parent)
         except Exception as error:  # noqa: BLE001 - nothing of ours reaches the application
             failed_inside(error)
             return None
 
-    def _start(self, number: int) -> Try:
+    def _start(self, number: int, parent: Span | None) -> Try:
         found = client()
-        current = otel.get_current()
+        before = current = otel.get_current()
+        if parent is not None and trace.get_current_span(current) is not parent:
+            current = Context({**current, _SPAN_KEY: parent})
         attributes = {**self._shared, names.ATTEMPT_NUMBER: number}
         start_ns = found.clock.now_ns()
         span = found.tracer().start_span(
@@ -123,7 +128,7 @@ class Call:
             inside[RUN_ID_KEY] = self._shared[names.RUN_ID]
         if self._given:
             inside[NAME_KEY] = None
-        return Try(found, span, recording, current, Context(inside))
+        return Try(found, span, recording, before, Context(inside))
 
 
 class Try:

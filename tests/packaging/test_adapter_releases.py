@@ -18,6 +18,7 @@ OLDEST: Final = {
     "backoff": ("backoff==2.0.0",),
     "tenacity": ("tenacity==8.2.0",),
     "stamina": ("stamina==23.1.0", "tenacity==8.2.0"),
+    "urllib3": ("urllib3==2.0.0", "requests==2.31.0"),
 }
 """The releases that each adapter's tests run against beside those of constraints.txt."""
 
