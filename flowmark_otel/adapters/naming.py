@@ -84,5 +84,11 @@ def request_name(method: str, where: str) -> str:
 
 
 @functools.lru_cache(maxsize=1024)
+def connection_name(host: str) -> str:
+    """What connecting to a host is called."""
+    return clean_default(f"connect {host}")[0]
+
+
+@functools.lru_cache(maxsize=1024)
 def _joined(module: str, qualified: str) -> str:
     return clean_default(f"{module}.{qualified}" if module else qualified)[0]

@@ -16,6 +16,7 @@ UNREACHABLE: Final = ("connection", "resolve", "timed out", "no matching distrib
 
 OLDEST: Final = {
     "backoff": ("backoff==2.0.0",),
+    "httpx": ("httpcore==1.0.0", "httpx==0.27.0"),
     "tenacity": ("tenacity==8.2.0",),
     "stamina": ("stamina==23.1.0", "tenacity==8.2.0"),
     "urllib3": ("urllib3==2.0.0", "requests==2.31.0"),

@@ -28,7 +28,7 @@ class Replying:
 
 
 @contextmanager
-def replying(*replies: int | Reply, last: Reply | None = None) -> Iterator[Replying]:
+def replying(*replies: int | Reply, last: Reply | None = None, port: int = 0) -> Iterator[Replying]:
     """Serve until the block ends; ``last`` is what is answered when ``replies`` are used up."""
     lock = threading.Lock()
     final = last or Reply(200)
@@ -58,7 +58,7 @@ def replying(*replies: int | Reply, last: Reply | None = None) -> Iterator[Reply
         def log_message(self, *args: object) -> None:
             """Say nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     server.daemon_threads = True
     given = [Reply(each) if isinstance(each, int) else each for each in replies]
     found = Replying(server.server_port, given)
