@@ -132,7 +132,7 @@ class Answers:
             msg = "no run has evidence from this trace"
             raise NotFound(msg)
         if len(found.items) == 1:
-            return see_other(run_path(found.items[0].key))
+            return see_other(f"{self._guard.base(principal)}{run_path(found.items[0].key)}")
         frame = self._guard.frame(principal, f"Trace {text}", current="true")
         listed = [self._lists.listed(principal, run) for run in found.items]
         return html(trace_page(frame, listed, text))

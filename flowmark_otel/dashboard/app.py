@@ -33,6 +33,7 @@ from flowmark_otel.dashboard.pages.links import (
     RUNS,
 )
 from flowmark_otel.dashboard.pages.viewer import Viewer, no_viewer
+from flowmark_otel.dashboard.project import PATH
 from flowmark_otel.dashboard.proof import Proof
 from flowmark_otel.dashboard.session import Sessions
 from flowmark_otel.model import Principal
@@ -65,7 +66,7 @@ def routes(
     news = News(reader, time)
     door = Door(None if anyone else sessions, guard, Pace(time))
     page, json = guard.page, guard.json
-    return [
+    pages = [
         _route(HOME, page(overall.unless_empty(overall.overview))),
         _route(f"{OVERVIEW}.json", json(overall.overview_json)),
         _route(f"{OVERVIEW}.csv", page(overall.overview_csv)),
@@ -93,11 +94,16 @@ def routes(
         _route(f"{RUNS}/{{key}}.json", json(answers.run_json)),
         _route(f"{RUNS}/{{key}}", page(answers.run)),
         _route("/trace/{trace_id}", page(answers.trace)),
+        _route(PROJECTS, page(door.projects)),
+    ]
+    # Without keys there is one project, and nothing to tell it from.
+    in_project = [] if anyone else [_route(f"{PATH}{one.path}", one.endpoint) for one in pages]
+    return [
+        *pages,
+        *in_project,
         _route(LOGIN, door.form),
         Route(LOGIN, door.sign_in, methods=["POST"], middleware=_HEADERS),
         Route(LOGOUT, door.sign_out, methods=["POST"], middleware=_HEADERS),
-        _route(PROJECTS, page(door.projects)),
-        Route(PROJECTS, door.switch, methods=["POST"], middleware=_HEADERS),
         Mount("/static", StaticFiles(directory=_STATIC), middleware=_HEADERS),
     ]
 

@@ -59,7 +59,8 @@ class Proof:
         """An attempt of a group: its events, what claims its place, and another beside it."""
         key = request.path_params["key"]
         if "of" in request.query_params:
-            return see_other(_chosen(key, request.query_params))
+            chosen = _chosen(key, request.query_params)
+            return see_other(f"{self._guard.base(principal)}{chosen}")
         selected = _selected(request.query_params)
         run = self._reader.run(principal.project_id, key)
         group, place = self._place(principal, key, selected)

@@ -15,7 +15,7 @@ from flowmark_otel.backend.store import open_store
 from tests.support import marked
 from tests.support.html_page import Element, parse
 from tests.support.loop import loop_thread
-from tests.support.site import Browser, Site
+from tests.support.site import ACME, Browser, Site
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_a_list_announces_runs_of_its_filters_and_no_others(site: Site) -> None:
     site.send(marked.run("first"))
     client = site.signed_in()
     every, failed = _asks(client, "/runs"), _asks(client, "/runs?status=failed&q=")
-    assert failed.attributes["href"] == "/runs?status=failed"
+    assert failed.attributes["href"] == f"{ACME}/runs?status=failed"
     assert [_poll(client, one).status_code for one in (every, failed)] == [204, 204]
     for number in range(3):
         site.send(marked.run(f"new-{number}"))
@@ -62,7 +62,7 @@ def test_a_run_announces_its_own_events_stored_and_refused(site: Site) -> None:
     site.send(marked.attempt(1, 0, 1, "E"))
     client, key = site.signed_in(), site.run_key()
     asking = _asks(client, f"/runs/{key}")
-    assert asking.attributes["href"] == f"/runs/{key}"
+    assert asking.attributes["href"] == f"{ACME}/runs/{key}"
     site.send(marked.run("other"))
     assert _poll(client, asking).status_code == 204
     site.send(marked.attempt(2, 2, 3))
