@@ -189,7 +189,7 @@ def test_what_is_foreign_reads_unknown(served: Doors) -> None:
         unknown = served.ask(door, token, key=UNKNOWN, trace=UNKNOWN, **given)
         said = foreign.text.replace(served.run, UNKNOWN).replace(served.trace, UNKNOWN)
         assert foreign.status_code == unknown.status_code, door
-        if "{" in door.path:
+        if "{" in door.path.removeprefix(IN_PROJECT):
             assert said == unknown.text, door
         if "{key}" in door.path:
             onward = foreign.headers.get("location", "")
