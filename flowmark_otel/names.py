@@ -312,7 +312,8 @@ METRICS: Final = (
     *(SPOOL_SIZE_METRIC, SPOOL_AGE_METRIC),
 )
 
-# Of the backend, beside DELIVERY_METRIC (events judged) and QUEUE_SIZE_METRIC (events that wait).
+# Of the backend, beside those of attempts, and DELIVERY_METRIC (events judged) and
+# QUEUE_SIZE_METRIC (events that wait). It has no spool.
 TRANSPORT: Final = "flowmark.transport"
 REQUEST_KIND: Final = "flowmark.request.kind"
 REQUEST_OUTCOME: Final = "flowmark.request.outcome"
@@ -344,7 +345,8 @@ STORE_SIZE_METRIC: Final = Metric(
     "flowmark.store.size", "By", "The store on disk, its log included."
 )
 SERVER_METRICS: Final = (
-    *(DELIVERY_METRIC, QUEUE_SIZE_METRIC, REQUESTS_METRIC, IN_FLIGHT_METRIC),
+    *(ATTEMPTS_METRIC, OPERATIONS_METRIC, ATTEMPT_DURATION_METRIC, TIME_LOST_METRIC),
+    *(DIAGNOSTICS_METRIC, DELIVERY_METRIC, QUEUE_SIZE_METRIC, REQUESTS_METRIC, IN_FLIGHT_METRIC),
     *(READY_METRIC, WORKERS_METRIC, WORKER_DEATHS_METRIC),
     *(STORE_WRITE_METRIC, STORE_SIZE_METRIC),
 )

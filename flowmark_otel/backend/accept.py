@@ -6,11 +6,13 @@ import asyncio
 import re
 from collections.abc import Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Final, NamedTuple
 
 from flowmark_otel import names
 from flowmark_otel.backend.browsers import Quota
 from flowmark_otel.backend.keys import SENDING_KINDS, Keys, bearer
+from flowmark_otel.backend.measured import Measured
 from flowmark_otel.backend.meter import Meter, Unmetered
 from flowmark_otel.backend.payload import payload_of
 from flowmark_otel.backend.status import states
@@ -189,10 +191,19 @@ class Acceptor:
         submitted = None
         if arrivals:
             quiet = frozenset(signalled)
-            batch = Batch(principal.project_id, principal.origin, arrivals, quiet)
+            measured = self._meter.measure(principal.origin)
+            batch = Batch(principal.project_id, principal.origin, arrivals, quiet, measured)
             submitted = self._store.submit(batch)
+            if measured is not None:
+                # Of what becomes durable after its sender was told to try again, too: the second
+                # time it is a duplicate.
+                submitted.add_done_callback(partial(self._count, measured))
         bare = max(request.items - annotated, 0)
         return _Read(submitted, len(arrivals), bare, over, signalled)
+
+    def _count(self, measured: Measured, submitted: Future[Verdict]) -> None:
+        if not submitted.cancelled() and submitted.exception() is None:
+            self._meter.measured(measured)
 
     def _reply(self, signal: Signal, encoding: Encoding, verdict: Verdict, *, bare: int) -> Reply:
         rejected = len(verdict.rejections)

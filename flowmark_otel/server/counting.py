@@ -11,6 +11,7 @@ from sqlalchemy import func, select
 from starlette.middleware import Middleware
 
 from flowmark_otel.backend.meter import Meter
+from flowmark_otel.backend.settling import Waiting
 from flowmark_otel.backend.store import Store
 from flowmark_otel.backend.store.reading import snapshot
 from flowmark_otel.backend.store.sqlite import SqliteDatabase
@@ -24,9 +25,13 @@ FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 
 
 class Metering(NamedTuple):
-    """What is put around the judge and both transports, and what makes the page."""
+    """What is put around the judge and both transports, and what makes the page.
+
+    ``waiting``: what the metrics have to ask the store about later, None where nobody counts.
+    """
 
     meter: Meter
+    waiting: Waiting | None
     middleware: Sequence[Middleware]
     interceptors: Sequence[grpc.aio.ServerInterceptor]
     page: Callable[[Store], Page]
@@ -35,14 +40,15 @@ class Metering(NamedTuple):
     def of(options: ServeOptions, readiness: Readiness, *, shared: bool) -> Metering:
         """Counting if there is an address for it, or if a supervisor asks for it."""
         if shared != (FOLDER_VARIABLE in os.environ) or not (shared or options.metrics):
-            return Metering(Watch(readiness), (), (), _no_page)
+            return Metering(Watch(readiness), None, (), (), _no_page)
         # Only here: whoever asks for no metrics pays for none.
         from prometheus_client import CollectorRegistry  # noqa: PLC0415
 
         from flowmark_otel.server import metering, metrics, processes  # noqa: PLC0415
 
         registry = None if shared else CollectorRegistry()
-        instruments = metrics.Instruments(registry, readiness)
+        waiting = Waiting(options.failed_after)
+        instruments = metrics.Instruments(registry, readiness, waiting)
 
         def page(store: Store) -> Page:
             own = processes.Processes((os.getpid(),))
@@ -56,6 +62,7 @@ class Metering(NamedTuple):
 
         return Metering(
             instruments,
+            waiting,
             (Middleware(metering.HttpMeter, count=instruments.request),),
             (metering.GrpcMeter(instruments.request),),
             page,

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, select
 
+from flowmark_otel import names
 from flowmark_otel.backend.batch import Claim, Prepared, Verdict
 from flowmark_otel.backend.holding import Group
 from flowmark_otel.backend.judge import Judge
@@ -145,7 +146,7 @@ class Transactions:
     def _load_operations(self, driver: Driver, known: Known, claims: list[Claim]) -> None:
         named: set[tuple[int, str]] = set()
         places: set[tuple[int, str, str, int]] = set()
-        grouped: set[tuple[tuple[int, str], Group]] = set()
+        grouped: set[tuple[tuple[int, str], str, Group]] = set()
         for claim in claims:
             run = known.runs.get(claim.run_key)
             if run is None or claim.operation is None or claim.operation_id is None:
@@ -154,19 +155,25 @@ class Transactions:
             named.add(key)
             if claim.group_id is not None and claim.number is not None:
                 places.add((run.id, claim.operation, claim.group_id, claim.number))
-                grouped.add((key, (run.id, claim.operation, claim.group_id)))
+                grouped.add((key, claim.envelope.event, (run.id, claim.operation, claim.group_id)))
         for row in self._statements.occurrences.run(driver, list(named)):
-            found = Occurrence(*row)
-            found.stored, found.changed, found.claimed = True, False, found.fields is None
+            found = _occurrence(row)
             known.occurrences[found.run, found.operation_id] = found
         for run_id, operation, group_id, number in self._statements.places.run(
             driver, list(places)
         ):
             known.places.add((run_id, operation, group_id, number))
-        # Whether an occurrence is the first of its group is a question only where it is new.
-        groups = {group for key, group in grouped if key not in known.occurrences}
-        for run_id, operation, group_id in self._statements.groups.run(driver, list(groups)):
-            known.groups.add((run_id, operation, group_id))
+        # Which is the highest of a group is a question only where an attempt is new, or ends.
+        groups = {
+            group
+            for key, event, group in grouped
+            if key not in known.occurrences or event != names.OPERATION_STARTED
+        }
+        for row in self._statements.groups.run(driver, list(groups)):
+            highest = _occurrence(row)
+            key = (highest.run, highest.operation_id)
+            highest = known.occurrences.setdefault(key, highest)
+            known.groups[highest.run, highest.operation, highest.group_id or ""] = highest
 
     def _write(self, connection: Connection, known: Known, judge: Judge) -> None:
         """Write all that the judge decided."""
@@ -191,6 +198,12 @@ class Transactions:
             marked = [(run, 1) for run in sorted(judge.contradicted)]
             statements.mark_runs.run(driver, marked)
         rejections.link(connection, statements, judge.events)
+
+
+def _occurrence(row: Row) -> Occurrence:
+    found = Occurrence(*row)
+    found.stored, found.changed, found.claimed = True, False, found.fields is None
+    return found
 
 
 def _run(row: Any) -> Run:  # noqa: ANN401  a row of the driver
