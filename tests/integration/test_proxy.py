@@ -237,7 +237,7 @@ def test_the_proxy_reads_what_the_backend_reads(sample: Path, signals: Signals) 
     body = sample.read_bytes()
     theirs = [
         (each.event_id, mapped)
-        for _, _, record in decode_traces(body, "json", signals).marked
+        for _, _, record, *_ in decode_traces(body, "json", signals).marked
         for events, mapped in (backend_events_of(record, signals),)
         for each in events
     ]

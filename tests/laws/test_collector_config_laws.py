@@ -44,11 +44,12 @@ def verdict(text: str) -> Plan | list[str]:
     try:
         return plan_of(text, ENVIRONMENT)
     except ConfigurationError as error:
-        assert error.faults
-        for fault in error.faults:
-            assert fault.isprintable()
-            fault.encode()
-        return error.faults
+        faults = error.faults
+    assert faults
+    for fault in faults:
+        assert fault.isprintable()
+        fault.encode()
+    return faults
 
 
 def places(value: object) -> list[tuple[Any, Any]]:
