@@ -9,7 +9,7 @@ from opentelemetry import context as otel, trace
 from opentelemetry.context import Context
 from opentelemetry.trace import Span
 
-from flowmark_otel.adapters.recording import Call, Try, is_suppressed_now
+from flowmark_otel.adapters.recording import Call, Try, failed_inside, is_suppressed_now
 
 
 class Loop:
@@ -18,14 +18,15 @@ class Loop:
     Made before anything is known of it: nothing is recorded until it is ``planned``.
     """
 
-    __slots__ = ("_before", "_call", "_inside", "_number", "_parent", "_tried", "is_new")
+    __slots__ = ("_before", "_call", "_number", "_parent", "_plan", "_tried", "is_new")
 
     def __init__(self) -> None:
+        self._plan: tuple[str, int | None] | None = None
         self._call: Call | None = None
         self._number = 0
         self._tried: Try | None = None
         self._parent: Span | None = None
-        self._before = self._inside = Context()
+        self._before = Context()
         self.is_new = True
 
     @property
@@ -33,27 +34,31 @@ class Loop:
         """Whether a try was started that has not ended."""
         return self._tried is not None
 
-    @property
-    def is_recorded(self) -> bool:
-        """Whether its tries are recorded."""
-        return self._call is not None
-
     def plan(self, name: str, limit: int | None) -> None:
         """Record its tries, unless whoever calls has asked that nothing be recorded."""
         self.is_new = False
         if not is_suppressed_now():
-            self._parent = trace.get_current_span()
-            self._call = Call(name, limit)
+            self._plan = (name, limit)
 
     def ignore(self) -> None:
         """Record nothing of it: its policy allows one try, which nobody would try again."""
         self.is_new = False
 
-    def start(self) -> None:
-        """Start the next try, beside those before it."""
-        if self._call is not None:
-            self._number += 1
+    def start(self, number: int | None = None) -> None:
+        """Start the next try, beside those before it; ``number``: as the library counts it.
+
+        The first one says where all of them belong.
+        """
+        if self._plan is None:
+            return
+        try:
+            if self._call is None:
+                self._parent = trace.get_current_span()
+                self._call = Call(*self._plan)
+            self._number = self._number + 1 if number is None else number
             self._tried = self._call.start(self._number, self._parent)
+        except Exception as error:  # noqa: BLE001 - nothing of ours reaches the application
+            failed_inside(error)
 
     def end(self, error: BaseException | None = None, *, code: str | None = None) -> None:
         """End the try that is open, if there is one: failed by ``error`` or ``code``, or not."""
@@ -64,8 +69,7 @@ class Loop:
     def enter(self, key: str) -> None:
         """Make it the loop that is found under ``key``, until it is left."""
         self._before = otel.get_current()
-        self._inside = otel.set_value(key, self, self._before)
-        otel.attach(self._inside)
+        otel.attach(otel.set_value(key, self, self._before))
 
     def leave(self, key: str) -> None:
         """Go back to where it was entered; in another task or thread, stay.

@@ -80,7 +80,7 @@ def request_name(method: str, where: str) -> str:
     A method that nobody knows is called HTTP, as the semantic conventions have it.
     """
     said = method.upper()
-    return clean_default(f"{said if said in _METHODS else 'HTTP'} {where}")[0]
+    return clean_default(f"{said if said in _METHODS else 'HTTP'} {where}".rstrip())[0]
 
 
 @functools.lru_cache(maxsize=1024)

@@ -15,8 +15,10 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 UNREACHABLE: Final = ("connection", "resolve", "timed out", "no matching distribution")
 
 OLDEST: Final = {
+    "anthropic": ("anthropic==0.50.0",),
     "backoff": ("backoff==2.0.0",),
     "httpx": ("httpcore==1.0.0", "httpx==0.27.0"),
+    "openai": ("openai==1.76.0", "tqdm==4.67.1"),
     "tenacity": ("tenacity==8.2.0",),
     "stamina": ("stamina==23.1.0", "tenacity==8.2.0"),
     "urllib3": ("urllib3==2.0.0", "requests==2.31.0"),
