@@ -66,6 +66,11 @@ class Loop:
         if tried is not None:
             tried.end(error, code=code)
 
+    def wait(self) -> None:
+        """The try that is open is over; how it ended is said later."""
+        if self._tried is not None:
+            self._tried.leave()
+
     def enter(self, key: str) -> None:
         """Make it the loop that is found under ``key``, until it is left."""
         self._before = otel.get_current()

@@ -15,6 +15,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 UNREACHABLE: Final = ("connection", "resolve", "timed out", "no matching distribution")
 
 OLDEST: Final = {
+    "aiohttp_retry": ("aiohttp-retry==2.9.0",),
     "anthropic": ("anthropic==0.50.0",),
     "backoff": ("backoff==2.0.0",),
     "httpx": ("httpcore==1.0.0", "httpx==0.27.0"),
