@@ -19,6 +19,11 @@ OLDEST: Final = {
     "anthropic": ("anthropic==0.50.0",),
     "backoff": ("backoff==2.0.0",),
     "httpx": ("httpcore==1.0.0", "httpx==0.27.0"),
+    "langchain": (
+        "langchain-core==0.3.0",
+        "packaging==24.1",
+        "tenacity==8.2.0",
+    ),
     "openai": ("openai==1.76.0", "tqdm==4.67.1"),
     "tenacity": ("tenacity==8.2.0",),
     "stamina": ("stamina==23.1.0", "tenacity==8.2.0"),
