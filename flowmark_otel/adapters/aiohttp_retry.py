@@ -25,6 +25,7 @@ class AiohttpRetryInstrumentor(Adapter):
     """
 
     requirement = "aiohttp-retry >= 2.9.0"
+    module = "aiohttp_retry"
 
     def patch(self, patches: Patches) -> None:
         """Wrap the loop, and the step that judges an answer."""

@@ -9,4 +9,5 @@ class AnthropicInstrumentor(StainlessAdapter):
     """Records each try of a request of ``Anthropic`` and ``AsyncAnthropic``."""
 
     requirement = "anthropic >= 0.50.0"
+    module = "anthropic"
     package = "anthropic"

@@ -28,6 +28,7 @@ class HTTPXInstrumentor(Adapter):
     """
 
     requirement = "httpcore >= 1.0.0"
+    module = "httpcore"
     package: ClassVar[str] = "httpcore"
 
     def patch(self, patches: Patches) -> None:

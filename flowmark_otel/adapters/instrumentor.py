@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from opentelemetry.instrumentation.instrumentor import (  # type: ignore[attr-defined]  # unchecked
     BaseInstrumentor,
 )
+from wrapt import register_post_import_hook
 
 from flowmark_otel.config.client import configured
 
@@ -78,6 +79,10 @@ class Adapter(BaseInstrumentor):  # type: ignore[misc]  # as above
     """
 
     requirement: ClassVar[str]
+    module: ClassVar[str | None] = None
+    """What the application imports where it uses the library, which may take seconds to load: it
+    is changed when that is done, and never loaded for the adapter's sake. None: changed at once."""
+
     _patches: Patches | None = None
 
     @classmethod
@@ -104,14 +109,22 @@ class Adapter(BaseInstrumentor):  # type: ignore[misc]  # as above
         if conflict:
             _log.debug("%s: nothing to record: %s", type(self).__name__, conflict)
             return
-        patches = Patches()
+        patches = self._patches = Patches()
+        if self.module is None:
+            self._patch(patches)
+        else:
+            register_post_import_hook(lambda _: self._patch(patches), self.module)
+
+    def _patch(self, patches: Patches) -> None:
+        """The library is there; it may be long after, when all was switched off again."""
+        if self._patches is not patches:
+            return
         try:
             self.patch(patches)
         except Exception as error:  # noqa: BLE001 - a release of which nobody knows yet
+            self._patches = None
             patches.undo()
             _log.warning("%s: its tries are not recorded: %s", self.requirement, error)
-            return
-        self._patches = patches
 
     def _uninstrument(self, **kwargs: object) -> None:
         del kwargs

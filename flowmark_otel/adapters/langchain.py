@@ -17,6 +17,7 @@ class LangChainInstrumentor(Adapter):
     """Names the tries of ``Runnable.with_retry`` by the runnable that is tried."""
 
     requirement = "langchain-core >= 0.3.0"
+    module = "langchain_core.runnables.retry"
 
     def patch(self, patches: Patches) -> None:
         """Wrap what makes the loop, which knows the runnable."""

@@ -9,4 +9,5 @@ class OpenAIInstrumentor(StainlessAdapter):
     """Records each try of a request of ``OpenAI``, ``AsyncOpenAI`` and those for Azure."""
 
     requirement = "openai >= 1.76.0"
+    module = "openai"
     package = "openai"

@@ -31,6 +31,7 @@ class TenacityInstrumentor(Adapter):
     """
 
     requirement = "tenacity >= 8.2.0"
+    module = "tenacity"
 
     def patch(self, patches: Patches) -> None:
         """Wrap the step of the loop, the ends of a try, and the block of a loop."""

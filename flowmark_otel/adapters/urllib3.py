@@ -28,6 +28,7 @@ class URLLib3Instrumentor(Adapter):
     """
 
     requirement = "urllib3 >= 2.0.0"
+    module = "urllib3"
 
     def patch(self, patches: Patches) -> None:
         """Wrap both loops of urllib3, and the step in which a policy counts."""
