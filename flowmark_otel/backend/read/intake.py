@@ -71,6 +71,12 @@ def ingest(connection: Connection, project_id: int, now: int) -> views.Ingest:
     )
 
 
+def received(connection: Connection, project_id: int) -> int:
+    """How many events arrived for a project since the store was made, whatever became of them."""
+    counted = select(func.sum(_counters.number)).where(_counters.project_id == project_id)
+    return int(connection.execute(counted).scalar() or 0)
+
+
 def latest_arrival(connection: Connection, project_id: int, now: int) -> views.Arrival:
     """The latest arrival for any of the runs that began to arrive last; ``now`` as above."""
     latest = (
