@@ -35,6 +35,7 @@ from flowmark_otel.dashboard.pages.links import (
 from flowmark_otel.dashboard.pages.viewer import Viewer, no_viewer
 from flowmark_otel.dashboard.project import PATH
 from flowmark_otel.dashboard.proof import Proof
+from flowmark_otel.dashboard.run_tables import RunTables
 from flowmark_otel.dashboard.session import Sessions
 from flowmark_otel.model import Principal
 
@@ -84,6 +85,7 @@ def routes(
         _route(f"{RUNS}.csv", page(lists.runs_csv)),
         _route(f"{RUNS}/news", json(news.runs)),
         _route(f"{RUNS}/{{key}}/news", json(news.run)),
+        *_tables(RunTables(reader, proof), guard),
         _route(f"{RUNS}/{{key}}/attempts.json", json(answers.attempts_json)),
         _route(f"{RUNS}/{{key}}/operations.json", json(answers.operations_json)),
         _route(f"{RUNS}/{{key}}/events.json", json(answers.events_json)),
@@ -108,6 +110,26 @@ def routes(
         Route(LOGIN, door.sign_in, methods=["POST"], middleware=_HEADERS),
         Route(LOGOUT, door.sign_out, methods=["POST"], middleware=_HEADERS),
         Mount("/static", StaticFiles(directory=_STATIC), middleware=_HEADERS),
+    ]
+
+
+def _tables(tables: RunTables, guard: Guard) -> list[Route]:
+    """The tables of a run, each beside its page."""
+    return [
+        _route(f"{RUNS}/{{key}}.csv", guard.page(tables.run)),
+        *(
+            _route(f"{RUNS}/{{key}}/{name}.csv", guard.page(answer))
+            for name, answer in (
+                ("attempts", tables.attempts),
+                ("attempt", tables.attempt),
+                ("events", tables.events),
+                ("group", tables.group),
+                ("occurrence", tables.occurrence),
+                ("operations", tables.operations),
+                ("rates", tables.rates),
+            )
+        ),
+        _route(f"{RUNS}/{{key}}/rates.json", guard.json(tables.rates_json)),
     ]
 
 

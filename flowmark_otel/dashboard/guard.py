@@ -138,12 +138,13 @@ class Guard:
 
         return endpoint
 
-    def frame(
+    def frame(  # noqa: PLR0913  the parts of a frame
         self,
         principal: Principal,
         title: str,
         *,
         json: str | None = None,
+        csv: str | None = None,
         current: str | None = None,
         tab: str = "runs",
         carry: str = "",
@@ -157,6 +158,7 @@ class Guard:
             base=self.base(principal),
             current=current,
             json=json,
+            csv=csv,
             tab=tab,
             carry=carry,
             foot=self._foot(principal),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -23,7 +22,7 @@ from flowmark_otel.dashboard.pages.links import EVIDENCE, RUNS, query
 from flowmark_otel.dashboard.pages.news import of_evidence, of_list
 from flowmark_otel.dashboard.pages.runs import GROUPS, Listed, runs_page, select_choices
 from flowmark_otel.dashboard.pages.ways import carry, last_choices, range_ways
-from flowmark_otel.dashboard.tables import csv_answer
+from flowmark_otel.dashboard.tables import csv_answer, every
 from flowmark_otel.model import Principal
 
 _RUNS: Final = 20
@@ -74,7 +73,7 @@ class Lists:
         def page(cursor: str | None) -> views.Page[views.RunView]:
             return self._reader.runs(principal.project_id, filters, MAX_LIMIT, cursor)
 
-        return csv_answer("runs", views.RunView, _all(page))
+        return csv_answer("runs", views.RunView, every(page))
 
     def listed(
         self, principal: Principal, run: views.RunView, operation: str | None = None
@@ -156,7 +155,7 @@ class Lists:
         def page(cursor: str | None) -> views.Page[views.EvidenceItem]:
             return self._reader.evidence(principal.project_id, filters, MAX_LIMIT, cursor)
 
-        return csv_answer("evidence", views.EvidenceItem, _all(page))
+        return csv_answer("evidence", views.EvidenceItem, every(page))
 
     def _asked_evidence(self, request: Request) -> Asked:
         return asking.read(request, (*EVIDENCE_FILTERS, _CURSOR), self._clock.now_ns())
@@ -194,17 +193,6 @@ def _timed(asked: Asked) -> dict[str, Any]:
 def _pinned(asked: Asked, page: views.Page[Any]) -> views.Page[Any]:
     """A page whose cursor goes on in the same time, under the very address that it came from."""
     return replace(page, next=asked.range.pinned(page.next))
-
-
-def _all(page: Callable[[str | None], views.Page[Any]]) -> Iterator[object]:
-    """The items of a whole list; each page is a snapshot of its own."""
-    cursor: str | None = None
-    while True:
-        found = page(cursor)
-        yield from found.items
-        cursor = found.next
-        if cursor is None:
-            return
 
 
 def _json(view: object) -> Response:

@@ -59,12 +59,14 @@ NEEDED: Final = {
     Door("DELETE", "/api/v1/runs"): {"workflow": "none"},
     Door("GET", "/runs/news"): {"after": "1"},
     Door("GET", "/runs/{key}/news"): {"after": "1-1"},
-    Door("GET", "/runs/{key}/group"): GROUP,
-    Door("GET", "/runs/{key}/group.json"): GROUP,
-    Door("GET", "/runs/{key}/attempt"): GROUP,
-    Door("GET", "/runs/{key}/attempt.json"): GROUP,
-    Door("GET", "/runs/{key}/occurrence"): OCCURRENCE,
-    Door("GET", "/runs/{key}/occurrence.json"): OCCURRENCE,
+    Door("GET", "/overview/news"): {"after": "0"},
+    Door("GET", "/ingest/news"): {"after": "0"},
+    Door("GET", "/evidence/news"): {"after": "0-0"},
+    **{
+        Door("GET", f"/runs/{{key}}/{view}{form}"): asked
+        for view, asked in (("group", GROUP), ("attempt", GROUP), ("occurrence", OCCURRENCE))
+        for form in ("", ".json", ".csv")
+    },
 }
 """Parameters without which a door does not open."""
 

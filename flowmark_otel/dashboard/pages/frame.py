@@ -32,7 +32,8 @@ class Frame:
 
     ``project`` is None where nobody has signed in; ``session``: whether there is one to leave
     (there is none without authentication). ``base``: what the addresses of the project begin with;
-    it is put before all of ours where they are written. ``json``: where the same answer is as JSON.
+    it is put before all of ours where they are written. ``json``: where the same answer is as JSON,
+    ``csv``: where the page is one table, that as CSV.
     ``tab``: the view in the navigation; ``current``: ``page`` where it is that very view, ``true``
     below it, None where it is neither. ``carry``: the query that takes the time range along, with
     its ``?``.
@@ -46,6 +47,7 @@ class Frame:
     base: str = ""
     current: str | None = None
     json: str | None = None
+    csv: str | None = None
     tab: str = "runs"
     carry: str = ""
     foot: Foot | None = None
