@@ -96,7 +96,7 @@ class Site:
         self.store = open_store(self.url, clock=self.clock)
         self.keys = Keys(self.store)
         self.acceptor = Acceptor(self.store, self.keys)
-        self.reader = Reader(self.store)
+        self.reader = Reader(self.store, self.clock)
         self.read_key_id, self.read_key = self.keys.create("acme", names.KEY_READ)
         _, self.ingest_key = self.keys.create("acme", names.KEY_INGEST)
         self.project_id = self.keys.ensure_project("acme")
