@@ -38,8 +38,7 @@ class Door:
     """Implements ``listen.protocol.Accepting`` for one receiver.
 
     ``entries``: by signal, what takes a request; ``branches``: the ways to backends;
-    ``authenticate``: as the protocol has it; ``admit`` raises Unavailable where no request may
-    come in now; ``meter`` is the receiver's.
+    ``authenticate``: as the protocol has it; ``meter`` is the receiver's.
     """
 
     def __init__(
@@ -47,13 +46,11 @@ class Door:
         entries: Mapping[str, Taking],
         branches: Sequence[Branch],
         authenticate: Callable[[str | None], Principal],
-        admit: Callable[[], None],
         meter: NodeMeter,
     ) -> None:
         self._entries = entries
         self._branches = branches
         self._authenticate = authenticate
-        self._admit = admit
         self._meter = meter
 
     def authenticate(self, authorization: str | None) -> Principal:
@@ -70,7 +67,6 @@ class Door:
     ) -> Reply:
         """Hand one request to its pipelines; raises RequestError where it failed."""
         del principal, user_agent
-        self._admit()
         entry = self._entries.get(signal.value)
         if entry is None:
             msg = f"no pipeline takes {signal.value} here"

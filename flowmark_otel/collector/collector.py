@@ -25,15 +25,14 @@ from flowmark_otel.collector.config.options import (
 )
 from flowmark_otel.collector.element import Element
 from flowmark_otel.collector.elements import made
-from flowmark_otel.collector.memory import MemoryLimit
+from flowmark_otel.collector.memory import admission_of
 from flowmark_otel.collector.meter import Meter, NodeState
+from flowmark_otel.collector.operating import telemetry_of
 from flowmark_otel.collector.pipelines import Builder, Graph
 from flowmark_otel.collector.plan import Component, Kind, Plan
-from flowmark_otel.collector.tokens import Tokens, anyone
+from flowmark_otel.collector.tokens import authenticator
 from flowmark_otel.listen import health, http
-from flowmark_otel.listen.admission import Admission
 from flowmark_otel.listen.intake import Intake
-from flowmark_otel.listen.memory import give_back_soon
 from flowmark_otel.listen.reads import Reads
 from flowmark_otel.listen.serving import Listeners, Tls
 from flowmark_otel.model import Principal
@@ -50,6 +49,7 @@ class Started(NamedTuple):
 
     grpc: tuple[str, ...]
     http: tuple[str, ...]
+    telemetry: str | None = None
 
 
 @final
@@ -62,6 +62,7 @@ class Collector:
         self._stack = AsyncExitStack()
         self._branches: list[Branch] = []
         self._draining = False
+        self._admission = admission_of(plan.memory_limit, now=self._clock.monotonic)
         self.meter = Meter(plan, self._clock)
 
     async def start(self) -> Started:
@@ -93,7 +94,13 @@ class Collector:
             if node.state is NodeState.STARTING:
                 node.now(NodeState.OK)
         self._stack.push_async_callback(graph.left.drain, DRAIN_SECONDS)
-        return await self._listen(graph)
+        started = await self._listen(graph)
+        if self._plan.telemetry is None:
+            return started
+        telemetry = telemetry_of(self._plan.telemetry, self.meter, self._admission, self.ready)
+        self._stack.push_async_callback(telemetry.stop)
+        await telemetry.start()
+        return started._replace(telemetry=telemetry.address)
 
     def _make(self, component: Component) -> Element:
         found = made(self._plan, component, self.meter, self._clock)
@@ -102,9 +109,7 @@ class Collector:
         return found.element
 
     async def _listen(self, graph: Graph) -> Started:
-        admission = Admission(after_large=give_back_soon)
         reads = Reads()
-        limit = MemoryLimit(self._plan.memory_limit, self._clock)
         grpc: list[str] = []
         web: list[str] = []
         for receiver in self._plan.receivers.values():
@@ -117,8 +122,8 @@ class Collector:
                     if name == receiver.id
                 }
                 meter = self.meter.node(Kind.RECEIVER, receiver.id)
-                door = Door(entries, self._branches, self._authenticate(server), limit.admit, meter)
-                intake = Intake(door, server.max_bytes, admission=admission, reads=reads)
+                door = Door(entries, self._branches, self._authenticate(server), meter)
+                intake = Intake(door, server.max_bytes, admission=self._admission, reads=reads)
                 listeners = self._listeners(intake, server)
                 self._stack.push_async_callback(listeners.stop)
                 await listeners.start()
@@ -144,9 +149,9 @@ class Collector:
 
     def _authenticate(self, server: GrpcServer | HttpServer) -> Callable[[str | None], Principal]:
         if server.auth is None:
-            return anyone
+            return authenticator(None)
         options = self._plan.extensions[server.auth.authenticator].options
         if not isinstance(options, BearerTokenAuth):
             msg = f"{server.auth.authenticator} is no authenticator"
             raise TypeError(msg)
-        return Tokens(options).authenticate
+        return authenticator(options, self._clock.monotonic)

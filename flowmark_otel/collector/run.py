@@ -75,4 +75,11 @@ def _ready(started: Started) -> None:
     first = {"grpc": started.grpc[:1], "http": started.http[:1]}
     shown = " ".join(f"{kind}={found[0]}" for kind, found in first.items() if found)
     print(f"ready {shown}", flush=True)  # noqa: T201 - scripts wait for it
-    logs.say(_log, logging.INFO, "collecting", grpc=started.grpc, http=started.http)
+    logs.say(
+        _log,
+        logging.INFO,
+        "collecting",
+        grpc=started.grpc,
+        http=started.http,
+        telemetry=started.telemetry,
+    )

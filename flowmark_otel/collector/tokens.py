@@ -1,56 +1,111 @@
-"""Who may send to a receiver: whoever has one of its tokens (``bearertokenauth``)."""
+"""Who may send to a receiver: whoever gives one of the tokens of its authenticator."""
 
 from __future__ import annotations
 
+import hashlib
 import hmac
+import logging
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from flowmark_otel import names
 from flowmark_otel.collector.config.options import BearerTokenAuth
-from flowmark_otel.errors import Unauthenticated, Unavailable
+from flowmark_otel.errors import ConfigurationError, Unauthenticated
+from flowmark_otel.listen.logs import say
 from flowmark_otel.model import Principal
 
-SENDER: Final = Principal(0, "collector", names.KEY_INGEST)
-"""For whom every sender stands: projects are told apart by the backend."""
+REMEMBERED_SECONDS: Final = 2.0
+"""So long after it changed a file of tokens may be taken for what it was."""
+MAX_FILE_BYTES: Final = 1 << 20
+
+SENDER: Final = Principal(0, "", names.KEY_INGEST)
+"""Whoever may send: a collector has no projects, its exporters have the backend's key."""
+
+_log = logging.getLogger(__name__)
 
 
-def anyone(_authorization: str | None) -> Principal:
-    """No token is asked for."""
-    return SENDER
+def authenticator(
+    options: BearerTokenAuth | None, now: Callable[[], float] = time.monotonic
+) -> Callable[[str | None], Principal]:
+    """From the ``authorization`` header to who sends; raises Unauthenticated. None: anybody may.
+
+    Raises ConfigurationError where the file of tokens cannot be read.
+    """
+    if options is None:
+        return lambda _authorization: SENDER
+    return Tokens(options, now).check
 
 
 class Tokens:
-    """The tokens of one extension; a file is read again when it changed."""
+    """The tokens of one authenticator, as digests; those of a file follow the file."""
 
-    def __init__(self, options: BearerTokenAuth) -> None:
-        self._path: Path | None = options.filename
+    def __init__(self, options: BearerTokenAuth, now: Callable[[], float]) -> None:
+        self._now = now
+        self._path = options.filename
         given = options.tokens if options.token is None else (options.token,)
-        self._tokens = [each.encode() for each in given]
-        self._read: tuple[int, int] | None = None
+        self._digests = [_digest(each) for each in given]
+        self._looked_at = now()
+        self._seen: tuple[int, int] | None = None
+        if self._path is not None:
+            try:
+                self._read(self._path)
+            except (OSError, ValueError) as error:
+                msg = f"{self._path} cannot be read as tokens ({_reason(error)})"
+                raise ConfigurationError([msg]) from error
 
-    def authenticate(self, authorization: str | None) -> Principal:
-        """The sender. Raises Unauthenticated; Unavailable where the file cannot be read."""
+    def check(self, authorization: str | None) -> Principal:
+        """Who sends. Every token is compared, each in constant time."""
+        self._refresh()
         scheme, _, token = (authorization or "").strip().partition(" ")
-        given = token.strip().encode("utf-8", "surrogateescape")
-        # All are compared, so that the time says nothing of which was near.
-        same = [hmac.compare_digest(given, each) for each in self._current()]
-        if scheme.lower() != "bearer" or not given or not any(same):
-            msg = "send the header: authorization: Bearer <token>, with a token of this collector"
+        digest = _digest(token.strip())
+        known = [hmac.compare_digest(digest, each) for each in self._digests]
+        if scheme.lower() != "bearer" or not any(known):
+            msg = "send the header: authorization: Bearer, and a token that this collector knows"
             raise Unauthenticated(msg)
         return SENDER
 
-    def _current(self) -> list[bytes]:
-        if self._path is None:
-            return self._tokens
+    def _refresh(self) -> None:
+        """Read the file again if it changed; while that fails the tokens stay what they were."""
+        now = self._now()
+        if self._path is None or now - self._looked_at < REMEMBERED_SECONDS:
+            return
+        self._looked_at = now
         try:
-            found = self._path.stat()
-            stamp = (found.st_mtime_ns, found.st_size)
-            if stamp != self._read:
-                lines = self._path.read_bytes().splitlines()
-                self._tokens = [line.strip() for line in lines if line.strip()]
-                self._read = stamp
-        except OSError as error:
-            msg = "the file of tokens cannot be read"
-            raise Unavailable(msg) from error
-        return self._tokens
+            self._read(self._path)
+        except (OSError, ValueError) as error:
+            say(
+                _log,
+                logging.ERROR,
+                "tokens_not_read",
+                file=str(self._path),
+                message=_reason(error),
+            )
+
+    def _read(self, path: Path) -> None:
+        """Raises OSError, or ValueError for a file that holds no token."""
+        found = path.stat()
+        seen = (found.st_mtime_ns, found.st_size)
+        if seen == self._seen:
+            return
+        if found.st_size > MAX_FILE_BYTES:
+            msg = f"is over {MAX_FILE_BYTES} bytes"
+            raise ValueError(msg)
+        lines = path.read_text("utf-8").splitlines()
+        digests = [_digest(line.strip()) for line in lines if line.strip()]
+        if not digests:
+            msg = "holds no token; write one a line"
+            raise ValueError(msg)
+        self._digests, self._seen = digests, seen
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+
+
+def _reason(error: Exception) -> str:
+    """Why, without what the file holds."""
+    if isinstance(error, OSError):
+        return error.strerror or type(error).__name__
+    return "is no UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)

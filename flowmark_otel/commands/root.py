@@ -13,6 +13,7 @@ DISTRIBUTION: Final = "flowmark-otel"
 _COMMANDS: Final = (
     "audit",
     "check",
+    "collect",
     "demo",
     "doctor",
     "export",

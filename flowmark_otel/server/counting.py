@@ -17,6 +17,7 @@ from flowmark_otel.backend.store.reading import snapshot
 from flowmark_otel.backend.store.sqlite import SqliteDatabase
 from flowmark_otel.config import ServeOptions
 from flowmark_otel.errors import Unavailable
+from flowmark_otel.listen.prometheus import CONTENT_TYPE
 from flowmark_otel.listen.telemetry import Page
 from flowmark_otel.server.readiness import Readiness, Watch
 
@@ -56,7 +57,7 @@ class Metering(NamedTuple):
             def made(ready: bool) -> tuple[bytes, str]:  # noqa: FBT001  the one thing it depends on
                 state = metrics.State(size_of(store), ready=ready, workers=1, deaths=0)
                 collectors = (state, own, *(() if registry is None else (registry,)))
-                return metrics.page_of(*collectors), metrics.CONTENT_TYPE
+                return metrics.page_of(*collectors), CONTENT_TYPE
 
             return made
 

@@ -31,8 +31,6 @@ from flowmark_otel.server.attempts import Attempts
 from flowmark_otel.server.naming import counter, prometheus_name
 from flowmark_otel.server.readiness import Readiness, Watch
 
-CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each counter that nobody asks for

@@ -1,24 +1,13 @@
-"""OpenTelemetry's names of metrics as Prometheus has them, and counters made of them."""
+"""Counters of the backend, by OpenTelemetry's names as Prometheus has them."""
 
 from __future__ import annotations
-
-from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter
 
 from flowmark_otel import names
+from flowmark_otel.listen.prometheus import labels, prometheus_name
 
-_UNITS: Final = {"s": "_seconds", "By": "_bytes"}
-
-
-def prometheus_name(metric: names.Metric) -> str:
-    """The name by Prometheus' rules, without the ``_total`` of a counter."""
-    return metric.name.replace(".", "_") + _UNITS.get(metric.unit, "")
-
-
-def labels(metric: names.Metric) -> list[str]:
-    """The names of its labels, in order."""
-    return [name.replace(".", "_") for name in metric.attributes]
+__all__ = ["counter", "labels", "prometheus_name"]
 
 
 def counter(metric: names.Metric, registry: CollectorRegistry | None) -> Counter:

@@ -139,8 +139,8 @@ BROKEN: Final[list[tuple[dict[str, object], str]]] = [
     (
         {"service>pipelines>traces>exporters": ["flowmark", "flowmark/fold"]},
         (
-            "service.pipelines.traces.exporters.0: exporter flowmark takes no spans and"
-            " records as they came; put a connector flowmark between them"
+            "service.pipelines.traces.exporters.0: exporter flowmark takes no spans;"
+            " put a connector flowmark between them"
         ),
     ),
     (
@@ -151,10 +151,10 @@ BROKEN: Final[list[tuple[dict[str, object], str]]] = [
         ),
     ),
     (
-        {"service>pipelines>logs/envelopes>exporters": ["flowmark", "otlp_http/tracing"]},
+        {"service>pipelines>logs/envelopes>exporters": ["flowmark", "flowmark/fold"]},
         (
-            "service.pipelines.logs/envelopes.exporters.1: exporter otlp_http/tracing takes no"
-            " envelopes; export them to a flowmark exporter"
+            "service.pipelines.logs/envelopes.exporters.1: connector flowmark/fold takes no"
+            " envelopes; they are folded already; export them to a flowmark exporter"
         ),
     ),
     (

@@ -11,19 +11,22 @@ from flowmark_otel.collector.config.options import Policy
 from flowmark_otel.collector.config.sections import Sections, place
 from flowmark_otel.collector.plan import Kind
 
-TELEMETRY: Final = "spans and records as they came"
+TRACES: Final = "spans"
+LOGS: Final = "log records"
 EVENTS: Final = "envelopes"
 LETTERS: Final = "dead letters"
 
-_TAKES: Final[Mapping[str, frozenset[str]]] = {
-    components.FLOWMARK: frozenset({EVENTS}),
-    components.OTLP_HTTP: frozenset({TELEMETRY}),
-    components.OTLP_GRPC: frozenset({TELEMETRY}),
-    components.FILE: frozenset({TELEMETRY, LETTERS}),
+_EVERYTHING: Final = frozenset({TRACES, LOGS, EVENTS, LETTERS})
+_TAKES: Final[Mapping[tuple[Kind, str], frozenset[str]]] = {
+    (Kind.CONNECTOR, components.FLOWMARK): frozenset({TRACES, LOGS}),
+    (Kind.EXPORTER, components.FLOWMARK): frozenset({LOGS, EVENTS}),
+    (Kind.EXPORTER, components.OTLP_HTTP): _EVERYTHING,
+    (Kind.EXPORTER, components.OTLP_GRPC): _EVERYTHING,
+    (Kind.EXPORTER, components.FILE): _EVERYTHING,
 }
 _INSTEAD: Final[Mapping[str, str]] = {
-    TELEMETRY: "put a connector flowmark between them",
-    EVENTS: "export them to a flowmark exporter",
+    TRACES: "put a connector flowmark between them",
+    EVENTS: "they are folded already; export them to a flowmark exporter",
     LETTERS: "export them to a file exporter",
 }
 
@@ -92,7 +95,7 @@ def _flow(found: Sections, pipeline_id: str) -> None:
         connector = found.components.get((Kind.CONNECTOR, each))
         if connector is None:
             if (Kind.RECEIVER, each) in found.components:
-                flows.add(TELEMETRY)
+                flows.add(LOGS if signal == "logs" else TRACES)
         elif connector.type == components.ERRORS:
             if signal != "logs":
                 found.fault(
@@ -102,7 +105,7 @@ def _flow(found: Sections, pipeline_id: str) -> None:
             else:
                 flows.add(LETTERS)
         else:
-            flows.add(EVENTS if signal == "logs" else TELEMETRY)
+            flows.add(EVENTS if signal == "logs" else TRACES)
             if signal == "traces" and not _gets_traces(found, each):
                 found.fault(
                     place(pipeline_id, "receivers", at),
@@ -112,8 +115,7 @@ def _flow(found: Sections, pipeline_id: str) -> None:
         exporter = found.node(each)
         if exporter is None or exporter.type == components.ERRORS:
             continue
-        takes = _TAKES[exporter.type] if exporter.kind is Kind.EXPORTER else {TELEMETRY}
-        for flow in sorted(flows - takes):
+        for flow in sorted(flows - _TAKES[exporter.kind, exporter.type]):
             found.fault(
                 place(pipeline_id, "exporters", at),
                 f"{exporter.kind.name.lower()} {each} takes no {flow}; {_INSTEAD[flow]}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from flowmark_otel.collector.config import document, environment, graph, sections
 from flowmark_otel.collector.config.document import Fault
@@ -11,6 +12,9 @@ from flowmark_otel.collector.config.sections import Sections
 from flowmark_otel.collector.config.service import ServiceOptions
 from flowmark_otel.collector.plan import Acknowledge, Component, Kind, Pipeline, Plan, Trigger
 from flowmark_otel.errors import ConfigurationError
+
+MAX_SAID: Final = 200
+"""So many faults are said of one file."""
 
 
 def load(path: Path, environ: Mapping[str, str], *, no_auth: bool = False) -> Plan:
@@ -35,13 +39,19 @@ def plan_of(text: str, environ: Mapping[str, str], *, no_auth: bool = False) -> 
     if not _unread(found):
         graph.check(found, no_auth=no_auth)
     if found.faults or found.service is None:
-        raise ConfigurationError([str(each) for each in _ordered(found.faults)])
+        raise ConfigurationError(_said(_ordered(found.faults)))
     return _plan(found, found.service)
 
 
 def _unread(found: Sections) -> bool:
     """Whether the text was no YAML: nothing more can be said of it."""
     return bool(found.faults) and not any(found.declared.values()) and not found.pipelines
+
+
+def _said(faults: list[Fault]) -> list[str]:
+    more = len(faults) - MAX_SAID
+    said = [str(each) for each in faults[:MAX_SAID]]
+    return [*said, f"and {more} more"] if more > 0 else said
 
 
 def _ordered(faults: list[Fault]) -> list[Fault]:
