@@ -20,6 +20,7 @@ _COMMANDS: Final = (
     "keys",
     "migrate",
     "quotas",
+    "replay",
     "runs",
     "send",
     "serve",
