@@ -68,7 +68,7 @@ def to_protobuf(body: bytes, signal: str) -> Transcoded:
 
 def dumps(document: object) -> bytes:
     """JSON in ASCII on one line: no character in it can act on a terminal or end a line."""
-    return json.dumps(document, separators=(",", ":")).encode()
+    return json.dumps(document, separators=(",", ":")).replace("\x7f", "\\u007f").encode()
 
 
 # -- protobuf → JSON -----------------------------------------------------------------------------

@@ -1,0 +1,120 @@
+"""``otlp_http`` and ``otlp_grpc``: telemetry as it came, to whoever draws traces or keeps logs.
+
+The body is sent byte for byte, in the encoding it came in; gRPC knows protobuf alone, so JSON is
+made that. What the other side takes only in part is logged and counted: no other try would help.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import logging
+from typing import Final
+
+from flowmark_otel import names
+from flowmark_otel.clock import Clock
+from flowmark_otel.collector.config.options import OtlpExporter
+from flowmark_otel.collector.element import ElementError, Outcome
+from flowmark_otel.collector.exporters.answers import fault_of, partial_of
+from flowmark_otel.collector.exporters.forms import request_of
+from flowmark_otel.collector.exporters.grpc import GrpcSender
+from flowmark_otel.collector.exporters.http import HttpSender
+from flowmark_otel.collector.meter import NodeMeter
+from flowmark_otel.collector.payload import Payload, Telemetry
+from flowmark_otel.deliver.transport import Answer, NoAnswer
+from flowmark_otel.errors import ConfigurationError, RequestError
+from flowmark_otel.listen.logs import say
+from flowmark_otel.wire.transcode import to_protobuf
+
+_log = logging.getLogger(__name__)
+
+_CONTENT_TYPES: Final = {"protobuf": "application/x-protobuf", "json": "application/json"}
+_METHODS: Final = {
+    "traces": "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
+    "logs": "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
+}
+_SAID_EVERY: Final = 60.0
+_INLINE: Final = 16 * 1024  # more is compressed in a thread: it would hold up the loop
+
+
+class OtlpElement:
+    """One endpoint. Owns its connections; used on one event loop."""
+
+    def __init__(self, options: OtlpExporter, meter: NodeMeter, clock: Clock) -> None:
+        self._meter = meter
+        self._clock = clock
+        self._gzip = options.compression == "gzip"
+        self._sender: HttpSender | GrpcSender = (
+            GrpcSender(options, gzip=self._gzip) if options.over_grpc else HttpSender(options)
+        )
+        self._said_at: float | None = None
+
+    async def start(self) -> None:
+        """Make ready to connect. Raises ConfigurationError where certificates cannot be read."""
+        try:
+            self._sender.start()
+        except OSError as error:  # ssl.SSLError among them
+            msg = f"{self._meter.id}: tls: {error.strerror or error}"
+            raise ConfigurationError([msg]) from error
+
+    async def take(self, payload: Payload, seconds: float) -> Outcome:
+        """Send it once. Raises ElementError."""
+        request = request_of(payload)
+        try:
+            answer = await self._send(request, seconds)
+        except NoAnswer as error:
+            fault = fault_of(error, self._clock.now_ns())
+        else:
+            fault = fault_of(answer, self._clock.now_ns())
+            if fault is None:
+                self._look_at(answer)
+                return Outcome()
+        assert fault is not None  # noqa: S101 - what is no answer is always a fault
+        raise fault
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        await self._sender.close()
+
+    async def _send(self, request: Telemetry, seconds: float) -> Answer:
+        sender = self._sender
+        if isinstance(sender, GrpcSender):
+            body = request.body
+            if request.encoding == "json":
+                body = await self._as_protobuf(request)
+            return await sender.call(_METHODS[request.signal], body, seconds)
+        headers = {"content-type": _CONTENT_TYPES[request.encoding]}
+        body = request.body
+        if self._gzip:
+            headers["content-encoding"] = "gzip"
+            body = await _compressed(body)
+        return await sender.post(f"/v1/{request.signal}", body, headers, seconds)
+
+    async def _as_protobuf(self, request: Telemetry) -> bytes:
+        try:
+            found = await asyncio.to_thread(to_protobuf, request.body, request.signal)
+        except RequestError as error:
+            raise ElementError(names.INVALID, str(error), permanent=True) from error
+        if found.unread:
+            self._meter.refused(names.INVALID, found.unread)
+        return found.body
+
+    def _look_at(self, answer: Answer) -> None:
+        """Count and, now and then, log what the other side did not take."""
+        partial = partial_of(answer)
+        if partial is None:
+            return
+        if partial.rejected:
+            self._meter.refused(names.REASON_REJECTED, partial.rejected)
+        now = self._clock.monotonic()
+        if self._said_at is None or now - self._said_at >= _SAID_EVERY:
+            self._said_at = now
+            rejected, message = partial
+            fields = {"node": self._meter.id, "rejected": rejected, "message": message}
+            say(_log, logging.WARNING, "partial_success", **fields)
+
+
+async def _compressed(body: bytes) -> bytes:
+    if len(body) <= _INLINE:
+        return gzip.compress(body, 1)
+    return await asyncio.to_thread(gzip.compress, body, 1)
