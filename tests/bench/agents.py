@@ -69,9 +69,9 @@ def flowmark(sink: Sink, transport: str, folder: Path, *, fold: bool = True) -> 
             "endpoint": f"http://{_of(sink, transport)}",
             "protocol": protocol,
         }
-        connectors["flowmark"] = {}
-        pipelines["traces"]["exporters"].append("flowmark")
-        pipelines["logs"] = {"receivers": ["flowmark"], "exporters": ["flowmark"]}
+        connectors["flowmark/fold"] = {}
+        pipelines["traces"]["exporters"].append("flowmark/fold")
+        pipelines["logs"] = {"receivers": ["flowmark/fold"], "exporters": ["flowmark"]}
     ports = {kind: {"endpoint": "127.0.0.1:0"} for kind in ("grpc", "http")}
     document = {
         "receivers": {"otlp": {"protocols": ports}},
