@@ -11,7 +11,7 @@ from flowmark_otel.collector.element import ElementError, Outcome
 from flowmark_otel.collector.joining import receipt_of
 from flowmark_otel.collector.meter import NodeMeter
 from flowmark_otel.collector.node import Taking
-from flowmark_otel.collector.payload import Telemetry
+from flowmark_otel.collector.payload import Size, Telemetry, size_of
 from flowmark_otel.errors import NotServed, NotTaken, Unavailable
 from flowmark_otel.listen.protocol import Encoding, Reply, Signal
 from flowmark_otel.model import Principal
@@ -71,14 +71,18 @@ class Door:
         if entry is None:
             msg = f"no pipeline takes {signal.value} here"
             raise NotServed(msg)
-        source = Telemetry(signal.value, encoding.wire, body)
+        source = Telemetry(signal.value, encoding.wire, body, Size())
         try:
             reply = _reply(source, await entry.take(source))
         except ElementError as error:
-            self._meter.refused(error.reason, source.items)
+            items = size_of(source)
+            self._meter.received(items)
+            self._meter.refused(error.reason, items)
             self._meter.failed(error.name, str(error))
             return _failed(source, error)
-        self._meter.forwarded(source.items)
+        items = size_of(source)
+        self._meter.received(items)
+        self._meter.forwarded(items)
         return reply
 
     def capabilities(self) -> tuple[tuple[str, ...], str]:

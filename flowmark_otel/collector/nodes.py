@@ -38,12 +38,13 @@ class PlainNode:
 
     async def take(self, payload: Payload) -> Outcome:
         """Take all of it, or do about it what ``on_error`` says."""
-        guard, items = self._guard, size_of(payload)
-        guard.meter.received(items)
+        guard = self._guard
         async with guard.message() as message:
             done = await guard.attempt(
                 lambda seconds: self._element.take(payload, seconds), guard.now()
             )
+            items = size_of(payload)  # by now whoever folds it has counted, mostly
+            guard.meter.received(items)
             if isinstance(done, Undone):
                 message.failed = True
                 whole = Fault(0, done.error.name, str(done.error))
@@ -107,17 +108,17 @@ class FoldNode:
             if isinstance(found, Undone):
                 message.failed = True
                 whole = Fault(0, found.error.name, str(found.error))
-                failures = Failures(payload, max(payload.items, 1), whole=whole)
+                failures = Failures(payload, size_of(payload), whole=whole)
                 await guard.give_up(found.error, found.tries, failures)
                 return Outcome()
+            if payload.size is not None:
+                payload.size.items = found.items
             guard.meter.received(found.items)
             guard.meter.folded(len(found.events))
             unfit: list[tuple[int, Fate]] = []
             if found.unfit:
                 message.failed = True
                 unfit = await guard.refuse(found, message.tries)
-        if payload.items != found.items:
-            payload = payload._replace(items=found.items)
         outcome = await self._forward(payload, found, told=bool(unfit))
         guard.meter.forwarded(found.items)
         if not unfit:
@@ -162,6 +163,8 @@ class EnvelopeNode:
                     message.failed = True
                     unfit = await guard.refuse(found, message.tries)
                 payload = found.payload
+                if found.source.size is not None:
+                    found.source.size.items = found.items
                 if not payload.events and not unfit:
                     return Outcome()
             guard.meter.received(len(payload.events))

@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import NamedTuple, TypeAlias
 
+from flowmark_otel.errors import Unparsable
 from flowmark_otel.model import Envelope
+from flowmark_otel.wire import cut
+
+
+class Size:
+    """How many spans or log records a request has; 0 until somebody who reads it says so."""
+
+    __slots__ = ("items",)
+
+    def __init__(self) -> None:
+        self.items = 0
 
 
 class Telemetry(NamedTuple):
     """An OTLP export request as it came, never changed.
 
-    ``signal``: ``traces`` or ``logs``. ``encoding``: ``protobuf`` or ``json``. ``items``: how many
-    spans or log records, 0 where nobody counted.
+    ``signal``: ``traces`` or ``logs``. ``encoding``: ``protobuf`` or ``json``. ``size`` is shared
+    by all who carry it on.
     """
 
     signal: str
     encoding: str
     body: bytes
-    items: int = 0
+    size: Size | None = None
 
 
 class Event(NamedTuple):
@@ -69,7 +81,11 @@ Payload: TypeAlias = Telemetry | Events | Letters
 
 
 def size_of(payload: Payload) -> int:
-    """How many spans, log records, events or letters there are."""
-    if isinstance(payload, Telemetry):
-        return payload.items
-    return len(payload.events if isinstance(payload, Events) else payload.letters)
+    """How many spans, log records, events or letters there are; counted where nobody did."""
+    if not isinstance(payload, Telemetry):
+        return len(payload.events if isinstance(payload, Events) else payload.letters)
+    size = payload.size or Size()
+    if not size.items:
+        with suppress(Unparsable):
+            size.items = cut.count(payload.body, encoding=payload.encoding, signal=payload.signal)
+    return size.items
