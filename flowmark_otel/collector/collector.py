@@ -7,7 +7,7 @@ answered ends, elements let go, the threads end.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from typing import Final, NamedTuple, final
@@ -23,13 +23,12 @@ from flowmark_otel.collector.config.options import (
     HttpServer,
     OtlpReceiver,
 )
-from flowmark_otel.collector.element import Element
-from flowmark_otel.collector.elements import made
+from flowmark_otel.collector.elements import Workshop
 from flowmark_otel.collector.memory import admission_of
 from flowmark_otel.collector.meter import Meter, NodeState
 from flowmark_otel.collector.operating import telemetry_of
 from flowmark_otel.collector.pipelines import Builder, Graph
-from flowmark_otel.collector.plan import Component, Kind, Plan
+from flowmark_otel.collector.plan import Kind, Plan
 from flowmark_otel.collector.tokens import authenticator
 from flowmark_otel.listen import health, http
 from flowmark_otel.listen.intake import Intake
@@ -60,7 +59,6 @@ class Collector:
         self._plan = plan
         self._clock = clock or SystemClock()
         self._stack = AsyncExitStack()
-        self._branches: list[Branch] = []
         self._draining = False
         self._admission = admission_of(plan.memory_limit, now=self._clock.monotonic)
         self.meter = Meter(plan, self._clock)
@@ -86,7 +84,8 @@ class Collector:
         threads = ThreadPoolExecutor(THREADS, thread_name_prefix="flowmark-fold")
         self._stack.callback(threads.shutdown)
         builder = Builder(self._plan, self.meter, self._clock, threads)
-        graph = builder.build(self._make)
+        workshop = Workshop(self._plan, self.meter, self._clock, builder.port)
+        graph = builder.build(workshop.make)
         for name, element in graph.exporters.items():
             self._stack.push_async_callback(element.close)
             await element.start()
@@ -94,7 +93,7 @@ class Collector:
             if node.state is NodeState.STARTING:
                 node.now(NodeState.OK)
         self._stack.push_async_callback(graph.left.drain, DRAIN_SECONDS)
-        started = await self._listen(graph)
+        started = await self._listen(graph, workshop.branches)
         if self._plan.telemetry is None:
             return started
         telemetry = telemetry_of(self._plan.telemetry, self.meter, self._admission, self.ready)
@@ -102,13 +101,7 @@ class Collector:
         await telemetry.start()
         return started._replace(telemetry=telemetry.address)
 
-    def _make(self, component: Component) -> Element:
-        found = made(self._plan, component, self.meter, self._clock)
-        if found.branch is not None:
-            self._branches.append(found.branch)
-        return found.element
-
-    async def _listen(self, graph: Graph) -> Started:
+    async def _listen(self, graph: Graph, branches: Sequence[Branch]) -> Started:
         reads = Reads()
         grpc: list[str] = []
         web: list[str] = []
@@ -122,7 +115,7 @@ class Collector:
                     if name == receiver.id
                 }
                 meter = self.meter.node(Kind.RECEIVER, receiver.id)
-                door = Door(entries, self._branches, self._authenticate(server), meter)
+                door = Door(entries, branches, self._authenticate(server), meter)
                 intake = Intake(door, server.max_bytes, admission=self._admission, reads=reads)
                 listeners = self._listeners(intake, server)
                 self._stack.push_async_callback(listeners.stop)
