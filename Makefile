@@ -15,7 +15,7 @@ SYSTEM := chromium:chromium postgresql:psql nginx:nginx haproxy:haproxy nodejs:n
     default-jdk-headless:javac maven:mvn \
     curl:curl systemd:systemd-analyze
 
-.PHONY: demo test deps bench lint proto screenshots faults fuzz
+.PHONY: demo test deps bench lint proto screenshots docs faults fuzz
 .DEFAULT_GOAL := test
 
 # A backend on a temporary store with a story in it; until Ctrl-C, or ARGS=--once.
@@ -48,6 +48,12 @@ fuzz: $(INSTALLED)
 # Generated code is checked in; a test compares it with what this writes.
 proto: $(INSTALLED)
 	$(BIN)/python proto/generate.py
+
+# The documentation as a site, in build/site; pages that are written from code are checked in.
+docs: $(INSTALLED)
+	$(BIN)/python -m tools.attributes_page
+	$(BIN)/python -m tools.settings_page
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # The pictures of the README: a simulated day, looked at with Chromium.
 screenshots: $(INSTALLED) $(if $(ROOT),deps)
