@@ -5,11 +5,17 @@ The OpenTelemetry context carries the loop, so that what the library does inside
 
 from __future__ import annotations
 
-from opentelemetry import context as otel, trace
+from typing import Final
+
+from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import Span
 
 from flowmark_otel.adapters.recording import Call, Try, failed_inside, is_suppressed_now
+from flowmark_otel.annotate.context import current_context, making_current
+
+_current: Final = current_context()
+_make_current: Final = making_current()
 
 
 class Loop:
@@ -73,19 +79,21 @@ class Loop:
 
     def enter(self, key: str) -> None:
         """Make it the loop that is found under ``key``, until it is left."""
-        self._before = otel.get_current()
-        otel.attach(otel.set_value(key, self, self._before))
+        self._before = before = _current()
+        inside = Context(before)
+        dict.__setitem__(inside, key, self)  # nobody else has it yet
+        _make_current(inside)
 
     def leave(self, key: str) -> None:
         """Go back to where it was entered; in another task or thread, stay.
 
         Whatever was made current inside and is still so is left as well.
         """
-        if otel.get_current().get(key) is self:
-            otel.attach(self._before)
+        if _current().get(key) is self:
+            _make_current(self._before)
 
 
 def loop_under(key: str) -> Loop | None:
     """The loop that runs, None outside of one."""
-    found = otel.get_current().get(key)
+    found = _current().get(key)
     return found if isinstance(found, Loop) else None

@@ -6,6 +6,7 @@ import functools
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FunctionType
 from typing import Final
 
 from opentelemetry import context as otel
@@ -45,8 +46,9 @@ def given_name(context: Context) -> str | None:
 
 def function_name(function: object) -> str:
     """Module and qualified name of what is called, at most 200 characters."""
-    while isinstance(function, functools.partial):
-        function = function.func
+    if type(function) is not FunctionType:
+        while isinstance(function, functools.partial):
+            function = function.func
     qualified = getattr(function, "__qualname__", None)
     if not isinstance(qualified, str):  # an object that can be called
         function = type(function)
