@@ -156,8 +156,8 @@ class _Finder:
         while len(rows) <= limit and looked_at < most:
             places: Sequence[DbRow] = self._connection.execute(walk(position, size)).all()
             if places:
-                rows += decide([row.run for row in places if row.wanted])
-                position = (places[-1].first_received_at, places[-1].run)
+                rows += decide([run for _, run, wanted in places if wanted])
+                position = (places[-1][0], places[-1][1])
             if len(places) < size:
                 return Found(rows, None)
             looked_at += size

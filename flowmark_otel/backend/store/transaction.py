@@ -57,7 +57,8 @@ class Transactions:
             judge.judge(request, self._senders.ids(request.project_id, request.senders))
             for request in requests
         ]
-        self._write(connection, known, judge)
+        accepting = {(each.project_id, each.origin) for each in requests if judge.events}
+        self._write(connection, known, judge, accepting)
         counters.add(connection, requests, verdicts)
         self._holdings.write(connection, known, received_at)
         return verdicts
@@ -175,8 +176,10 @@ class Transactions:
             highest = known.occurrences.setdefault(key, highest)
             known.groups[highest.run, highest.operation, highest.group_id or ""] = highest
 
-    def _write(self, connection: Connection, known: Known, judge: Judge) -> None:
-        """Write all that the judge decided."""
+    def _write(
+        self, connection: Connection, known: Known, judge: Judge, accepting: set[tuple[int, str]]
+    ) -> None:
+        """Write all that the judge decided; ``accepting``: where any event is accepted."""
         driver, statements = driver_of(connection), self._statements
         unneeded = [run.key for run in known.runs.values() if run.claimed]
         if unneeded:
@@ -192,12 +195,25 @@ class Transactions:
             driver, [each.update() for each in stored if not each.claimed]
         )
         statements.bind_occurrences.run(driver, [each.update() for each in stored if each.claimed])
+        refusing = rejections.scopes(judge.rejected)
+        # Of one event id one payload may be accepted here and another refused in a transaction
+        # beside this one: whichever comes second meets what the first wrote.
+        self._database.await_rejections(connection, sorted(accepting.difference(refusing)))
         if judge.rejected:
-            self._database.lock_rejections(connection, rejections.scopes(judge.rejected))
+            self._database.lock_rejections(connection, refusing)
+            self._meet(driver, known, judge)
             rejections.keep(connection, statements, judge.rejected)
             marked = [(run, 1) for run in sorted(judge.contradicted)]
             statements.mark_runs.run(driver, marked)
         rejections.link(connection, statements, judge.events)
+
+    def _meet(self, driver: Driver, known: Known, judge: Judge) -> None:
+        """Have it run again if an event id that is refused here was accepted meanwhile."""
+        for scope in rejections.scopes(judge.rejected):
+            named = rejections.named(judge.rejected, scope)
+            for row in self._statements.events.run(driver, named, scope):
+                if (*scope, row[0], row[1], row[2]) not in known.events:
+                    raise self._database.overtaken()
 
 
 def _occurrence(row: Row) -> Occurrence:
