@@ -16,9 +16,6 @@ from flowmark_otel import names
 from flowmark_otel.collector.meter import Meter, NodeReading
 from flowmark_otel.listen.prometheus import label, prometheus_name
 
-COMPLETED: Final = "completed"
-FAILED: Final = "failed"
-
 _COUNTERS: Final[tuple[tuple[names.Metric, Callable[[NodeReading], int]], ...]] = (
     (names.NODE_RECEIVED_METRIC, lambda node: node.received),
     (names.NODE_MESSAGES_METRIC, lambda node: node.messages),
@@ -72,7 +69,10 @@ class _Reading(Collector):
         metric = names.PIPELINE_MESSAGES_METRIC
         family = Family(prometheus_name(metric), metric.says, "counter")
         for pipeline in self._meter.pipelines():
-            for outcome, count in ((COMPLETED, pipeline.completed), (FAILED, pipeline.failed)):
+            for outcome, count in (
+                (names.STATUS_COMPLETED, pipeline.completed),
+                (names.STATUS_FAILED, pipeline.failed),
+            ):
                 labels = {label(names.PIPELINE): pipeline.id}
                 _total(family, {**labels, label(names.PIPELINE_OUTCOME): outcome}, count)
         return family

@@ -89,6 +89,16 @@ def test_what_is_put_in_by_taking_signs_away_fits(acknowledge: str) -> None:
     )
 
 
+def test_the_file_of_the_documentation_is_a_plan() -> None:
+    """Section 9: the configuration that docs/collector.md shows is accepted."""
+    (block,) = re.findall(
+        r"^```yaml\n(.*?)^```",
+        (ROOT / "docs" / "collector.md").read_text("utf-8"),
+        re.MULTILINE | re.DOTALL,
+    )
+    assert faults(block, {}) == []
+
+
 def test_the_readme_names_every_file() -> None:
     """Issue 10: collector/README.md has a word on each file beside it."""
     for path in FOLDER.iterdir():

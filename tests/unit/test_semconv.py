@@ -26,7 +26,9 @@ from tools.registry import FOLDER, Attribute, Event, load
 REGISTRY: Final = load()
 RESULT: Final = names.RUN_RESULT_PREFIX.rstrip(".")
 EVENTS: Final = {*names.PART_OF_EVENT, names.ATTEMPT_OBSERVED}
-METRICS: Final = tuple(dict.fromkeys((*names.METRICS, *names.SERVER_METRICS)))
+METRICS: Final = tuple(
+    dict.fromkeys((*names.METRICS, *names.SERVER_METRICS, *names.COLLECTOR_METRICS))
+)
 WRONG: Final[dict[str, Any]] = {"string": 1, "int": "1", "boolean": 1, "template[any]": [1]}
 """A value of another type, for each type; 1 is no bool and "1" no integer."""
 
@@ -35,7 +37,8 @@ def keys() -> set[str]:
     """Every attribute key of ``names.py``; of results the part before the application's key."""
     texts = {value for value in vars(names).values() if isinstance(value, str)}
     found = {text for text in texts if text.startswith(names.PREFIX) and not text.endswith(".")}
-    return (found - EVENTS) | {RESULT}
+    # Of a line of dead letters, in the place of what is no protobuf message.
+    return (found - EVENTS - {names.UNREAD}) | {RESULT}
 
 
 def checks() -> Iterator[tuple[Attribute, Check]]:
@@ -137,6 +140,7 @@ def test_the_rule_is_the_one_that_holds(attribute: Attribute, check: Check) -> N
         (names.VERDICT, get_args(names.Verdict)),
         (names.DELIVERY_STATE, names.DELIVERY_STATES),
         (names.ATTEMPT_STATUS, get_args(names.Ended)),
+        (names.PIPELINE_OUTCOME, get_args(names.Ended)),
     ],
 )
 def test_closed_sets_are_those_of_the_code(key: str, values: tuple[str, ...]) -> None:
