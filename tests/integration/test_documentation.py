@@ -24,6 +24,7 @@ from tests.support.spans import finished_spans
 BIN: Final = Path(sys.executable).parent
 TEST_README: Final = "tests/integration/test_readme.py runs it and looks at what came of it"
 TEST_LANGUAGES: Final = "a part of an example, held to it by tests/integration/test_languages.py"
+TEST_COLLECTOR: Final = "tests/integration/test_collector_readme.py runs it with other ports"
 TEST_DEPLOY: Final = "needs a container engine; tests/integration/test_deploy.py checks the files"
 KEYS_CREATE: Final = (
     "flowmark-otel keys create --db sqlite:////var/lib/flowmark-otel/flowmark.db"
@@ -60,6 +61,12 @@ ELSEWHERE: Final = {
         "docs/operations.md",
         "sqlite3 /var/lib/flowmark/flowmark.db \"VACUUM INTO '/backup/flowmark.db'\"",
     ): "tests/integration/test_serve_backup.py runs it on paths of its own",
+    ("collector/README.md", "pip install '.[server,collector]'"): TEST_COLLECTOR,
+    ("collector/README.md", "export FLOWMARK_API_KEY=fmk_…"): TEST_COLLECTOR,
+    (
+        "collector/README.md",
+        "flowmark-otel replay dead-letters.jsonl --endpoint http://127.0.0.1:5318",
+    ): "files that only a collector has; tests/integration/test_cli_replay.py runs the command",
     ("deploy/README.md", "docker build --file deploy/Dockerfile --tag flowmark-otel ."): (
         TEST_DEPLOY
     ),
