@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,19 @@ import pytest
 
 from tests.support.collector_files import KEY, SAMPLE, changed
 from tests.support.commands import invoke
+
+EXTRAS = ("server", "collector")
+WITHOUT = """
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {missing}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Missing())
+import flowmark_otel.collector.run
+from flowmark_otel.cli import main
+main()
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -23,6 +39,13 @@ def written(tmp_path: Path, text: str) -> str:
     path = tmp_path / "collect.yaml"
     path.write_text(text, "utf-8")
     return str(path)
+
+
+def extra(name: str) -> str:
+    """The packages of an extra, as pyproject.toml lists them."""
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8")
+    (found,) = re.findall(rf"^{name} = \[\n(.*?)^\]", text, re.MULTILINE | re.DOTALL)
+    return str(found)
 
 
 def test_a_valid_file_is_shown_as_a_tree(tmp_path: Path) -> None:
@@ -94,3 +117,28 @@ def test_a_file_that_is_not_there_is_a_fault(tmp_path: Path) -> None:
     answer = invoke("collect", "--config", str(tmp_path / "absent.yaml"), "--validate")
     assert answer.exit_code == 1
     assert "absent.yaml cannot be read" in answer.stderr
+
+
+@pytest.mark.parametrize("command", ["collect", "replay"])
+def test_the_collector_extra_is_enough(command: str, tmp_path: Path) -> None:
+    """Architecture, dependencies: collect and replay need nothing that only the backend needs."""
+    wanted = {
+        name: set(re.findall(r'^    "([\w-]+)', extra(name), re.MULTILINE)) for name in EXTRAS
+    }
+    missing = {each.replace("-", "_") for each in wanted["server"] - wanted["collector"]}
+    assert "sqlalchemy" in missing
+    letters = tmp_path / "letters.jsonl"
+    letters.touch()
+    arguments = {
+        "collect": ("--config", written(tmp_path, SAMPLE), "--validate"),
+        "replay": (str(letters),),
+    }
+    program = WITHOUT.format(missing=missing | {"psycopg"})
+    done = subprocess.run(
+        [sys.executable, "-c", program, command, *arguments[command]],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
