@@ -231,6 +231,21 @@ BROKEN: Final[list[tuple[dict[str, object], str]]] = [
         ),
     ),
     (
+        {"exporters>flowmark>endpoint": "http://localhost:4318"},
+        (
+            "exporters.flowmark.endpoint: is this collector's own"
+            " receivers.otlp.protocols.http.endpoint: what it sends would come back for ever; set"
+            " the address of the next party"
+        ),
+    ),
+    (
+        {"connectors>flowmark/fold>signals": ["celery", "selery"]},
+        (
+            "connectors.flowmark/fold.signals: can be none alone, or any of safe, celery,"
+            " remoulade, hatchet, aws_headers, azure_core, gcp_pubsub, found 'selery'"
+        ),
+    ),
+    (
         {OPEN_DOOR: "0.0.0.0:4317"},
         (
             "receivers.otlp.protocols.grpc.endpoint: others can reach it and nothing says"

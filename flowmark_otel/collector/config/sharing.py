@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path as FilePath
+from typing import Final
+from urllib.parse import urlsplit
 
 from flowmark_otel.collector.config import components
 from flowmark_otel.collector.config.document import Path
@@ -14,15 +16,22 @@ from flowmark_otel.collector.config.options import (
     GrpcServer,
     HttpServer,
     OtlpReceiver,
+    Remote,
 )
 from flowmark_otel.collector.config.sections import SERVICE, Sections
 from flowmark_otel.collector.plan import Acknowledge, Component, Kind
 from flowmark_otel.config import split_address
 
+_HTTP: Final = 80
+_HTTPS: Final = 443
+_ANY: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104  what others may have written
+_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+
 
 def check(found: Sections) -> None:
-    """Note what is owned twice, and custody without a place for it."""
+    """Note what is owned twice, who sends to itself, and custody without a place for it."""
     _shared(found)
+    _own_doors(found)
     _custody(found)
 
 
@@ -41,6 +50,36 @@ def _shared(found: Sections) -> None:
         if first is not path:
             shared = ".".join(str(part) for part in first)
             found.fault(path, f"is the {what} of {shared} too; give each its own")
+
+
+def _own_doors(found: Sections) -> None:
+    """An exporter that sends to a receiver of the same file sends for ever."""
+    doors = {
+        where: (component.kind.value, component.id, "protocols", name, "endpoint")
+        for component in found.of(Kind.RECEIVER)
+        for name, server in servers_of(component)
+        for where in _reached(server.endpoint)
+    }
+    for exporter in found.of(Kind.EXPORTER):
+        if not isinstance(exporter.options, Remote):
+            continue
+        parts = urlsplit(exporter.options.url)
+        port = parts.port or (_HTTPS if exporter.options.secure else _HTTP)
+        door = doors.get((parts.hostname or "", port))
+        if door is not None:
+            found.fault(
+                (exporter.kind.value, exporter.id, "endpoint"),
+                f"is this collector's own {'.'.join(door)}: what it sends would come back for ever;"
+                " set the address of the next party",
+            )
+
+
+def _reached(endpoint: str) -> Iterator[tuple[str, int]]:
+    """Hosts, in lower case, and the port that lead to an address from this machine."""
+    host, port = split_address(endpoint.lower())
+    own = host in _ANY or host in _LOOPBACK
+    for each in {host, *(_LOOPBACK if own else ())} if port else ():
+        yield each, port
 
 
 def _owned(found: Sections) -> Iterator[tuple[str, str, Path]]:

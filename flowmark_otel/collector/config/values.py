@@ -118,6 +118,13 @@ def _directory(value: Path) -> Path:
         raise ValueError(msg) from error
 
 
+def _joined(value: object) -> object:
+    """A list of names is a comma list too."""
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return ",".join(value)
+    return value
+
+
 def _signals(value: str) -> str:
     parsers.signals(value)
     return value
@@ -149,7 +156,7 @@ WebAddress: TypeAlias = Annotated[str, AfterValidator(_web_address)]
 PathName: TypeAlias = Annotated[Path, AfterValidator(_path)]
 File: TypeAlias = Annotated[Path, AfterValidator(_file)]
 Directory: TypeAlias = Annotated[Path, AfterValidator(_directory)]
-SignalList: TypeAlias = Annotated[str, AfterValidator(_signals)]
+SignalList: TypeAlias = Annotated[str, BeforeValidator(_joined), AfterValidator(_signals)]
 HeaderName: TypeAlias = Annotated[str, AfterValidator(_header_name)]
 HeaderValue: TypeAlias = Annotated[str, AfterValidator(_header_value)]
 Token: TypeAlias = Annotated[str, AfterValidator(_token)]
