@@ -230,9 +230,7 @@ async def _all(ways: Sequence[Taking], payload: Payload) -> Outcome:
 
 
 def _same_fate(events: Sequence[Event], state: str, message: str) -> tuple[Fate, ...]:
-    return tuple(
-        Fate(each.item, each.envelope.event_id, state, message) for each in events if each.told
-    )
+    return tuple(Fate(each.item, each.event_id, state, message) for each in events if each.told)
 
 
 def _source(payload: Payload) -> Telemetry:

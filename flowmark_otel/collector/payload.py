@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, overload
 
 from flowmark_otel.errors import Unparsable
+from flowmark_otel.fast import Unfolded
 from flowmark_otel.model import Envelope
 from flowmark_otel.wire import cut
 
@@ -33,17 +34,68 @@ class Telemetry(NamedTuple):
     size: Size | None = None
 
 
-class Event(NamedTuple):
+class Event:
     """An envelope, the position of its item in the request it came with, and its resource.
 
     Events of one resource share the mapping. ``told``: whether the sender is told what became of
-    it; what only our own signal mappings made is in no receipt (contract, section 3).
+    it; what only our own signal mappings made is in no receipt (contract, section 3). Of
+    ``unfolded`` events the envelope, the one at ``place``, is made when somebody looks at it:
+    mostly its bytes and its id are all that is wanted.
     """
 
-    item: int
-    resource: Mapping[str, object]
-    envelope: Envelope
-    told: bool = True
+    __slots__ = ("_made", "item", "place", "resource", "told", "unfolded")
+
+    def __init__(
+        self,
+        item: int,
+        resource: Mapping[str, object],
+        made: Envelope | Unfolded,
+        told: bool = True,  # noqa: FBT001, FBT002 - one a span: by name it costs more
+        place: int = 0,
+    ) -> None:
+        self.item = item
+        self.resource = resource
+        self._made = made
+        self.told = told
+        self.place = place
+        self.unfolded = made if type(made) is Unfolded else None
+
+    @property
+    def envelope(self) -> Envelope:
+        """The envelope."""
+        made = self._made
+        return made.folded()[self.place] if isinstance(made, Unfolded) else made
+
+    @property
+    def event_id(self) -> str:
+        """Its event id."""
+        made = self._made
+        return made.event_id(self.place) if isinstance(made, Unfolded) else made.event_id
+
+    @property
+    def given(self) -> Mapping[str, object]:
+        """What it carries, but for what a default or folding adds."""
+        made = self._made
+        return made.given() if isinstance(made, Unfolded) else made.attributes
+
+
+class Envelopes(Sequence[Envelope]):
+    """The envelopes of events, each made when it is looked at."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self._events = events
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    @overload
+    def __getitem__(self, place: int) -> Envelope: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Envelope]: ...
+    def __getitem__(self, place: int | slice) -> Envelope | list[Envelope]:
+        if isinstance(place, slice):
+            return [each.envelope for each in self._events[place]]
+        return self._events[place].envelope
 
 
 class Events(NamedTuple):

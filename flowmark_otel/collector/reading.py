@@ -10,8 +10,9 @@ from typing import Final, NamedTuple
 
 from flowmark_otel.collector.element import Fate
 from flowmark_otel.collector.payload import Event, Events, Telemetry
+from flowmark_otel.fast import learned, unfolded_of
 from flowmark_otel.fold import events_of
-from flowmark_otel.model import Refused
+from flowmark_otel.model import Refused, Span
 from flowmark_otel.signals import NO_SIGNALS, Signals
 from flowmark_otel.wire import decode
 from flowmark_otel.wire.resource import attributes_of
@@ -57,12 +58,20 @@ def read(source: Telemetry, signals: Signals = NO_SIGNALS) -> Read:
     told = 0
     resources: dict[int, Mapping[str, object]] = {}  # by identity: items of a group share it
     for position, _, record, described in request.marked:
-        found, mapped = events_of(record, signals)
-        if not found:
-            continue
+        quick = unfolded_of(record) if isinstance(record, Span) else None
+        if quick is None:
+            found, mapped = events_of(record, signals)
+            if isinstance(record, Span) and not mapped:
+                learned(record, found)
+            if not found:
+                continue
         resource = resources.get(id(described))
         if resource is None:
             resource = resources[id(described)] = attributes_of(described)
+        if quick is not None:
+            events += (Event(position, resource, quick, place=at) for at in range(quick.size))
+            told += quick.size
+            continue
         for each in found:
             if isinstance(each, Refused):
                 unfit.append(Unfit(position, each.event_id, each.message, not mapped, told))

@@ -17,14 +17,15 @@ from flowmark_otel.collector.element import ElementError, Fate, Outcome
 from flowmark_otel.collector.exporters.peer import Peers, PeerTransport
 from flowmark_otel.collector.exporters.watch import Watch
 from flowmark_otel.collector.meter import NodeMeter
-from flowmark_otel.collector.payload import Event, Events, Payload
+from flowmark_otel.collector.payload import Envelopes, Event, Events, Payload
 from flowmark_otel.deliver import policy
 from flowmark_otel.deliver.judge import CONTENT_TYPES, Judgement, judge, opts_in, resolve
 from flowmark_otel.deliver.limits import Limits
 from flowmark_otel.deliver.transport import Answer, NoAnswer
 from flowmark_otel.deliver.transports.headers import installed_version
 from flowmark_otel.model import Envelope
-from flowmark_otel.wire.encode import encode_logs
+from flowmark_otel.wire.encode import encode_framed, encode_logs
+from flowmark_otel.wire.records import FRAMES, encode_record
 
 MOST_CALLS: Final = 16
 """Requests to the other side at once."""
@@ -58,7 +59,7 @@ class BackendElement:
             msg = "only envelopes can be delivered"
             raise ElementError(names.INVALID, msg, permanent=True)
         events = payload.events
-        attempts = any(opts_in(each.envelope.attributes) for each in events)
+        attempts = any(opts_in(each.given) for each in events)
         if attempts and not self._watch.capable:
             msg = f"attempts are refused until they are acknowledged: {self._watch.why}"
             raise ElementError(names.REASON_UNAVAILABLE, msg, paused=True)
@@ -141,7 +142,7 @@ class BackendElement:
         events: Sequence[Event],
         deadline: float,
     ) -> Outcome:
-        envelopes = [each.envelope for each in events]
+        envelopes = Envelopes(events)
         judgement = judge(answer, transport.encoding, envelopes)
         if judgement.unnamed:
             judgement = self._resolved(transport, judgement, envelopes, deadline)
@@ -204,16 +205,42 @@ def encoded(events: Sequence[Event], encoding: str) -> bytes:
     made = []
     for _, group in groups:
         same = list(group)
-        envelopes = [each.envelope for each in same]
-        made.append(
-            encode_logs(envelopes, same[0].resource, encoding=encoding, scope_version=version)
-        )
+        resource = same[0].resource
+        if encoding == "protobuf":
+            made.append(encode_framed(_framed(same), resource, scope_version=version))
+        else:
+            made.append(
+                encode_logs(Envelopes(same), resource, encoding=encoding, scope_version=version)
+            )
     return b"".join(made)
+
+
+def _framed(events: Sequence[Event]) -> list[bytes]:
+    """The records, each behind its frame; both events of a span are written at once."""
+    into: list[bytes] = []
+    following = iter([*events[1:], None])
+    written: Event | None = None
+    for event, after in zip(events, following, strict=True):
+        if event is written:
+            continue
+        unfolded = event.unfolded
+        if (
+            unfolded is not None
+            and after is not None
+            and after.unfolded is unfolded
+            and after.place == event.place + 1 == unfolded.size - 1
+        ):
+            unfolded.write(into)
+            written = after
+            continue
+        record = encode_record(event.envelope)
+        into += (FRAMES[len(record)], record)
+    return into
 
 
 def _refused(event: Event, message: str) -> Outcome:
     """One event that is refused for itself, without a receipt."""
-    event_id = event.envelope.event_id
+    event_id = event.event_id
     fate = Fate(event.item, event_id, names.STATE_REJECTED, message, event.told)
     return Outcome((fate,), acknowledged=True)
 
@@ -225,9 +252,15 @@ class _Given(NamedTuple):
 
 def _fates(judgement: Judgement, events: Sequence[Event]) -> Iterator[Fate]:
     """The fate of each; which of those taken were known before no receipt says."""
+    states = [state for state in _TAKEN if judgement.states[state]]
+    if not judgement.failures and len(states) == 1:  # as nearly always
+        [state] = states
+        for event in events:
+            yield Fate(event.item, event.event_id, state, "", event.told)
+        return
     failed = {each.position: _Given(each.state, each.message) for each in judgement.failures}
     taken = (_Given(state) for state in _TAKEN for _ in range(judgement.states[state]))
     for position, event in enumerate(events):
         given = failed.get(position) or next(taken)
-        event_id = event.envelope.event_id
+        event_id = event.event_id
         yield Fate(event.item, event_id, given.state, given.message, event.told)

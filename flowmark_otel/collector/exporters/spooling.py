@@ -40,13 +40,13 @@ class SpoolElement:
             msg = "only envelopes can be delivered"
             raise ElementError(names.INVALID, msg, permanent=True)
         events = payload.events
-        if not self._watch.capable and any(opts_in(each.envelope.attributes) for each in events):
+        if not self._watch.capable and any(opts_in(each.given) for each in events):
             msg = f"attempts are refused until they are acknowledged: {self._watch.why}"
             raise ElementError(names.REASON_UNAVAILABLE, msg, paused=True)
         if events:
             await self._custody.take(events)
         fates = tuple(
-            Fate(each.item, each.envelope.event_id, names.CUSTODY, "", each.told) for each in events
+            Fate(each.item, each.event_id, names.CUSTODY, "", each.told) for each in events
         )
         return Outcome(fates, acknowledged=True, backend_id=self._custody.custodian)
 
