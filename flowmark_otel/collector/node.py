@@ -151,10 +151,11 @@ class Guard:
     def stand(self, state: NodeState, why: str = "") -> None:
         """Say where the node stands; the log has a line where that is news worth one."""
         before = self.meter.state
-        if not self.meter.now(state, why) or (before in _STARTS and state is NodeState.OK):
-            return
-        level = logging.INFO if state is NodeState.OK else logging.WARNING
-        say(_log, level, "node", node=self.meter.id, state=state.value, why=why)
+        if before is NodeState.WAITING and state is not NodeState.REFUSING:
+            return  # until whoever asks for capabilities has them
+        if self.meter.now(state, why) and not _TOLD.isdisjoint((before, state)):
+            level = logging.INFO if state is NodeState.OK else logging.WARNING
+            say(_log, level, "node", node=self.meter.id, state=state.value, why=why)
 
     # -- failures -------------------------------------------------------------------------------
     async def give_up(self, error: ElementError, tries: int, failures: Failures) -> bool:
@@ -208,7 +209,8 @@ class Guard:
         self.meter.letters(failures.items)
 
 
-_STARTS: Final = {NodeState.STARTING, NodeState.FAILING}
+_TOLD: Final = {NodeState.PAUSED, NodeState.REFUSING}
+"""States that have a line in the log when they begin and when they end."""
 
 
 class Message:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 
+from flowmark_otel import names
 from flowmark_otel.clock import Clock
 from flowmark_otel.collector.collector import Collector
 from flowmark_otel.collector.config.loading import plan_of
+from flowmark_otel.collector.meter import NodeReading
+from tests.support.answers import JSON, Answer, Received, Reply
 from tests.support.loop import LoopThread, loop_thread
 
 ROOT = Path(__file__).parents[2]
@@ -33,6 +37,11 @@ class Collecting(NamedTuple):
     http: str
     collector: Collector
     loop: LoopThread
+
+
+def node(found: Collecting, name: str) -> NodeReading:
+    """What a node says of itself."""
+    return next(each for each in found.collector.meter.nodes() if each.id == name)
 
 
 def configuration(
@@ -87,6 +96,18 @@ def collecting(config: Mapping[str, object], clock: Clock | None = None) -> Iter
             yield Collecting(started.grpc[0], started.http[0], collector, loop)
         finally:
             loop.run(collector.stop())
+
+
+def capable(then: Answer) -> Callable[[Received], Reply]:
+    """An HTTP server that acknowledges attempts when it is asked, and answers exports so."""
+
+    def answer(request: Received) -> Reply:
+        if request.path == "/v1/flowmark/capabilities":
+            listed = {"capabilities": [names.CAPABILITY], "backendId": "b"}
+            return Reply(body=json.dumps(listed).encode(), content_type=JSON)
+        return then if isinstance(then, Reply) else then(request)
+
+    return answer
 
 
 class Process(NamedTuple):
