@@ -99,12 +99,19 @@ def collecting(config: Mapping[str, object], clock: Clock | None = None) -> Iter
 
 
 def capable(then: Answer) -> Callable[[Received], Reply]:
-    """An HTTP server that acknowledges attempts when it is asked, and answers exports so."""
+    """An HTTP server that acknowledges attempts when it is asked, and answers exports so.
+
+    Asked about events it knows none.
+    """
 
     def answer(request: Received) -> Reply:
         if request.path == "/v1/flowmark/capabilities":
             listed = {"capabilities": [names.CAPABILITY], "backendId": "b"}
             return Reply(body=json.dumps(listed).encode(), content_type=JSON)
+        if request.path == "/v1/flowmark/status":
+            asked = json.loads(request.body)["eventIds"]
+            known = {"events": [{"eventId": each, "state": names.STATE_UNKNOWN} for each in asked]}
+            return Reply(body=json.dumps(known).encode(), content_type=JSON)
         return then if isinstance(then, Reply) else then(request)
 
     return answer
