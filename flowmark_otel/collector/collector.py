@@ -7,6 +7,7 @@ answered ends, elements let go, the threads end.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
@@ -103,6 +104,8 @@ class Collector:
 
     async def _listen(self, graph: Graph, branches: Sequence[Branch]) -> Started:
         reads = Reads()
+        listening: list[Listeners] = []
+        self._stack.push_async_callback(_stop, listening)
         grpc: list[str] = []
         web: list[str] = []
         for receiver in self._plan.receivers.values():
@@ -118,7 +121,7 @@ class Collector:
                 door = Door(entries, branches, self._authenticate(server), meter)
                 intake = Intake(door, server.max_bytes, admission=self._admission, reads=reads)
                 listeners = self._listeners(intake, server)
-                self._stack.push_async_callback(listeners.stop)
+                listening.append(listeners)
                 await listeners.start()
                 grpc += [listeners.grpc_address] if listeners.grpc_address else []
                 web += [listeners.http_address] if listeners.http_address else []
@@ -148,3 +151,8 @@ class Collector:
             msg = f"{server.auth.authenticator} is no authenticator"
             raise TypeError(msg)
         return authenticator(options, self._clock.monotonic)
+
+
+async def _stop(listening: Sequence[Listeners]) -> None:
+    """All at once: none takes requests while another finishes its own."""
+    await asyncio.gather(*(each.stop() for each in listening))

@@ -21,9 +21,10 @@ class Fate(NamedTuple):
     """What became of one event: a state of section 3 of the contract.
 
     ``item``: the position of its item in the request; ``event_id`` is empty where none can be
-    derived. ``state`` is ``stored``, ``duplicate``, ``custody``, a rejection code, or ``rejected``
-    where the other side refused it for itself without a word: the node makes of that what its
-    ``on_error`` says. ``told`` as in ``Event``.
+    derived, and of events that were taken, which nobody names. ``state`` is ``stored``,
+    ``duplicate``, ``custody``, a rejection code, or ``rejected`` where the other side refused it
+    for itself without a word: the node makes of that what its ``on_error`` says. ``told`` as in
+    ``Event``.
     """
 
     item: int
@@ -64,10 +65,10 @@ class ElementError(FlowmarkError):
 class Outcome(NamedTuple):
     """What a node says of a payload that it took.
 
-    ``fates`` has one entry for each event that it answers for, none for a node that carries
-    telemetry alone. ``acknowledged``: whether the branch to the backend acknowledged
-    ``attempts-v1``, or took custody for it; None where there is no such branch. ``backend_id``:
-    whose receipt it is.
+    ``fates`` has one entry for each event that it answers for, in the order of the events, none
+    for a node that carries telemetry alone. ``acknowledged``: whether the branch to the backend
+    acknowledged ``attempts-v1``, or took custody for it; None where there is no such branch.
+    ``backend_id``: whose receipt it is.
     """
 
     fates: tuple[Fate, ...] = ()

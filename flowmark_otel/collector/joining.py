@@ -24,7 +24,8 @@ def joined(outcomes: Sequence[Outcome]) -> Outcome:
     answering = [each for each in outcomes if each.acknowledged is not None or each.fates]
     if len(answering) <= 1:
         return answering[0] if answering else Outcome()
-    first, *others = (each.fates for each in answering)
+    # A branch that gave no receipt says nothing of any event.
+    first, *others = [each.fates for each in answering if each.fates] or [()]
     fates = list(first)
     for more in others:
         fates = _worst(fates, more)
@@ -81,15 +82,8 @@ def receipt_of(outcome: Outcome) -> tuple[Receipt, list[Rejection]]:
 
 
 def _worst(fates: Sequence[Fate], more: Sequence[Fate]) -> list[Fate]:
-    """The worse fate of each event; what only one of them names stays."""
-    left: dict[tuple[int, str], list[Fate]] = {}
-    for fate in more:
-        left.setdefault((fate.item, fate.event_id), []).append(fate)
-    found = []
-    for fate in fates:
-        others = left.get((fate.item, fate.event_id))
-        found.append(max(fate, others.pop(0), key=_badness) if others else fate)
-    return found + [fate for others in left.values() for fate in others]
+    """The worse fate of each event: both branches had the same events, in one order."""
+    return [max(one, other, key=_badness) for one, other in zip(fates, more, strict=True)]
 
 
 def _badness(fate: Fate) -> int:

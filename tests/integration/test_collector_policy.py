@@ -14,7 +14,7 @@ import requests
 
 from flowmark_otel import names
 from flowmark_otel.collector.meter import NodeState
-from tests.support.answers import Reply, acknowledging, answering
+from tests.support.answers import Received, Reply, acknowledging, answering
 from tests.support.collecting import Collecting, capable, collecting, configuration, node
 from tests.support.delivering import attempts, delivering, reasons
 from tests.support.fleet import until
@@ -301,3 +301,22 @@ def test_a_signal_that_no_pipeline_takes_is_not_served() -> None:
             with delivering(f"http://{found.http}") as delivery:
                 delivery.record(*attempts(1, 1))
                 assert reasons(delivery.lost()) == {(names.QUEUED, names.REASON_UNAVAILABLE)}
+
+
+def test_two_backends_are_one_receipt() -> None:
+    """C4, A24: with two branches to backends the worse of two fates is told of each event."""
+
+    def known(asked: Received) -> Reply:
+        number = len(asked.event_ids)
+        return acknowledging(stored=0, duplicate=number)(asked)
+
+    with answering(capable(acknowledging())) as one, answering(capable(known)) as other:
+        file = configuration(one.endpoint)
+        file["exporters"]["flowmark/second"] = {"endpoint": other.endpoint}
+        file["service"]["pipelines"]["logs/envelopes"]["exporters"].append("flowmark/second")
+        with collecting(file) as found:
+            told = post(found, span(1, OWN)).json()
+            assert (told["stored"], told["duplicate"], told["received"]) == ("2", "0", "2")
+            other.script(lambda asked: Reply(200, b"") if "logs" in asked.path else DOWN)
+            told = post(found, span(1, OWN)).json()
+            assert told["capabilities"] == []

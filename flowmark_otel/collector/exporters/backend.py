@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
-from typing import Final, NamedTuple
+from typing import Final
 
 from flowmark_otel import names
 from flowmark_otel.clock import Clock
@@ -102,7 +102,8 @@ class BackendElement:
                 fates += found.fates
                 acknowledged = acknowledged and bool(found.acknowledged)
                 backend_id = found.backend_id or backend_id
-        return Outcome(tuple(fates), acknowledged, backend_id)
+        # Part of a receipt is none: where a half was answered without one nothing is claimed.
+        return Outcome(tuple(fates) if acknowledged else (), acknowledged, backend_id)
 
     def _send(
         self, transport: PeerTransport, events: Sequence[Event], deadline: float
@@ -245,22 +246,13 @@ def _refused(event: Event, message: str) -> Outcome:
     return Outcome((fate,), acknowledged=True)
 
 
-class _Given(NamedTuple):
-    state: str
-    message: str = ""
-
-
 def _fates(judgement: Judgement, events: Sequence[Event]) -> Iterator[Fate]:
     """The fate of each; which of those taken were known before no receipt says."""
-    states = [state for state in _TAKEN if judgement.states[state]]
-    if not judgement.failures and len(states) == 1:  # as nearly always
-        [state] = states
-        for event in events:
-            yield Fate(event.item, event.event_id, state, "", event.told)
-        return
-    failed = {each.position: _Given(each.state, each.message) for each in judgement.failures}
-    taken = (_Given(state) for state in _TAKEN for _ in range(judgement.states[state]))
+    failed = {each.position: each for each in judgement.failures}
+    taken = (state for state in _TAKEN for _ in range(judgement.states[state]))
     for position, event in enumerate(events):
-        given = failed.get(position) or next(taken)
-        event_id = event.event_id
-        yield Fate(event.item, event_id, given.state, given.message, event.told)
+        given = failed.get(position)
+        if given is None:
+            yield Fate(event.item, "", next(taken), "", event.told)
+        else:
+            yield Fate(event.item, event.event_id, given.state, given.message, event.told)
