@@ -99,7 +99,7 @@ class Call:
             givers.add("context")
         shared[names.OPERATION_NAME] = name
         shared[names.ATTEMPT_GROUP_ID] = group
-        if limit is not None and limit > 0:
+        if type(limit) is int and limit > 0:  # a library takes what it is given
             shared[names.ATTEMPT_LIMIT] = limit
         self.shared = shared
 

@@ -150,15 +150,17 @@ class _Steps:
             return None
         function = state.fn
         name = _loop_name(state) if function is None else function_name(function)
-        return Call(name, self._limit(state.retry_object.stop))
+        stop = state.retry_object.stop
+        usual = type(stop) is self._by_number
+        return Call(name, stop.max_attempt_number if usual else self._limit(stop))
 
     def _limit(self, stop: object) -> int | None:
         """The attempts that a policy allows; other conditions may end it before."""
         if isinstance(stop, self._by_number):
-            limit = stop.max_attempt_number
-            return limit if type(limit) is int else None
+            found: int = stop.max_attempt_number
+            return found
         if isinstance(stop, self._by_any):
-            limits = [each for each in map(self._limit, stop.stops) if each is not None]
+            limits = [each for each in map(self._limit, stop.stops) if type(each) is int]
             return min(limits) if limits else None
         return None
 

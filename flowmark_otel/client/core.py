@@ -89,8 +89,10 @@ class FlowmarkClient:
 
     def tracer(self) -> trace.Tracer:
         """The tracer to record with."""
-        wired, given = self._wired, self._given
-        if wired is not None and wired.provider is given:  # asked for every span that we start
+        wired, provider = self._wired, self._given
+        if provider is None:
+            provider = trace.get_tracer_provider()
+        if wired is not None and wired.provider is provider:  # asked for each span that we start
             return wired.tracer
         return self._wire().tracer
 
