@@ -234,6 +234,7 @@ INNER: Final[dict[str, Way]] = {
     "newer events": _each(lambda c, row: news.newer_events(c, OURS, row, (0, 0))),
     "newer runs": on(lambda c: news.newer_runs(c, OURS, RunFilters(), 0)),
     "newer items": on(lambda c: news.newer_items(c, OURS, EvidenceFilters(), (0, END, 0))),
+    "events of runs": on(lambda c: intake.events_of(c, OURS, run_ids(c))),
     "received": on(lambda c: intake.received(c, OURS)),
     "events": _each(lambda c, row: events.event_page(c, OURS, row, _ALL, None)),
     "elsewhere": _each(lambda c, row: elsewhere(c, OURS, row, _GROUPS)),

@@ -200,11 +200,15 @@ def test_evidence_is_grouped_by_service_and_says_what_implies_it(site: Site) -> 
                 listed = site.page(link.attributes["href"])
                 rows = listed.all("table", "evt")[0].all("tbody")[0].all("tr")
                 assert f"{len(rows):,}" == cell.text, kind
+    for kind in ("gap", "open", "conflict"):
+        listed = site.page(f"/evidence?kind={kind}").all("table", "evt")[0].all("tbody")[0]
+        way = listed.all("tr")[0].all("td")[0].all("a")[0]
+        assert "Attempt" in site.page(way.attributes["href"]).all("h1")[0].text, kind
     gaps = site.page("/evidence?kind=gap").all("table", "evt")[0].all("tbody")[0].all("tr")
     items = site.get("/evidence.json?kind=gap").json()["items"]
     for row, item in zip(gaps, items, strict=True):
         assert row.text.startswith(f"attempt {item['number']}{item['number'] + 1} was received")
-        assert item["run"]["key"] in row.all("a")[0].attributes["href"]
+        assert item["run"]["key"] in row.all("a")[-1].attributes["href"]
 
 
 def test_every_table_of_a_run_is_csv_as_well(site: Site) -> None:
@@ -432,7 +436,7 @@ def test_every_reason_has_its_words() -> None:
         assert page.rows[0].says == looked.says
     run = replace(views.item("open"), operation=None, group_id=None, number=None)
     page = evidence.section(evidence.Looked("open", _page(run)), told, shown=1, whole=True)
-    assert page.rows[0].missing == "the end of the run"
+    assert page.rows[0].missing.text == "the end of the run"
     assert page.rows[0].ago == "24 min 00 s"
     assert page.title == "Open longer than 15 min"
 

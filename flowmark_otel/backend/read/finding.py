@@ -242,8 +242,8 @@ class _Finder:
             return Found([], None)  # no run has it
         held = [*filters.named_one_by_one(self._wanted), *self._beside_terms()]
         held.append(_runs.stale == 0)
-        rarest = self._rarest(by_term)
-        if self._phrases is not None:
+        rarest, number = self._rarest(by_term)
+        if self._phrases is not None and number >= _ESTIMATE:  # else they are gone through sooner
             found = search.some(self._connection, self._phrases, MOST_NAMED + 1)
             if len(found) <= MOST_NAMED:
                 named = set(found)
@@ -289,10 +289,10 @@ class _Finder:
             found += self._connection.execute(statement).scalars()
         return found
 
-    def _rarest(self, terms: Sequence[int]) -> int | None:
-        """The term that the fewest runs have, as far as counted."""
-        if len(terms) <= 1:
-            return terms[0] if terms else None
+    def _rarest(self, terms: Sequence[int]) -> tuple[int | None, int]:
+        """The term that the fewest runs have, and of how many, as far as counted."""
+        if not terms or (len(terms) == 1 and self._phrases is None):
+            return (terms[0] if terms else None), _ESTIMATE
         counts = [
             select(
                 literal(term).label("term"),
@@ -304,7 +304,8 @@ class _Finder:
             for term in terms
         ]
         rows = self._connection.execute(union_all(*counts)).all()
-        return int(min(rows, key=lambda row: row.number).term)
+        found = min(rows, key=lambda row: row.number)
+        return int(found.term), int(found.number)
 
 
 _PLACES: Final = select(_runs.first_received_at, _runs.id.label("run"), true().label("wanted"))

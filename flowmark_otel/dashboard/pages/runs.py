@@ -260,9 +260,9 @@ def _strip(key: str, group: views.GroupView, code: str | None) -> Strip:
             for item in drawn
         ),
         Link(
-            f"attempt {telling.label}",
+            f"attempt {telling.label}{'' if _code(telling) else f': {_state(telling)}'}",
             attempt_path(key, group.operation, group.group_id, telling.first),
-            _said(telling),
+            _code(telling),
         ),
     )
 
@@ -283,7 +283,6 @@ def _code(place: Place) -> str | None:
     return error_word(place.attempt.error) if place.attempt else None
 
 
-def _said(place: Place) -> str:
-    if place.kind in (Kind.FAILED, Kind.SUPERSEDED):
-        return _code(place) or names.STATUS_FAILED
-    return str(place.kind.value)
+def _state(place: Place) -> str:
+    """Short for ``word``; the mark beside it says the rest."""
+    return names.STATUS_FAILED if place.kind is Kind.SUPERSEDED else str(place.kind.value)
