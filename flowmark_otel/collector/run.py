@@ -71,10 +71,7 @@ def _give_up() -> None:
 
 
 def _ready(started: Started) -> None:
-    """The ready line has the first address of each kind; the log has all."""
-    first = {"grpc": started.grpc[:1], "http": started.http[:1]}
-    shown = " ".join(f"{kind}={found[0]}" for kind, found in first.items() if found)
-    print(f"ready {shown}", flush=True)  # noqa: T201 - scripts wait for it
+    """The ready line has the first address of each kind; the log, written before, has all."""
     logs.say(
         _log,
         logging.INFO,
@@ -83,3 +80,6 @@ def _ready(started: Started) -> None:
         http=started.http,
         telemetry=started.telemetry,
     )
+    first = {"grpc": started.grpc[:1], "http": started.http[:1]}
+    shown = " ".join(f"{kind}={found[0]}" for kind, found in first.items() if found)
+    print(f"ready {shown}", flush=True)  # noqa: T201 - scripts wait for it
