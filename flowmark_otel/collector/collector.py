@@ -24,6 +24,7 @@ from flowmark_otel.collector.config.options import (
     HttpServer,
     OtlpReceiver,
 )
+from flowmark_otel.collector.element import Element
 from flowmark_otel.collector.elements import Workshop
 from flowmark_otel.collector.memory import admission_of
 from flowmark_otel.collector.meter import Meter, NodeState
@@ -31,6 +32,7 @@ from flowmark_otel.collector.operating import telemetry_of
 from flowmark_otel.collector.pipelines import Builder, Graph
 from flowmark_otel.collector.plan import Kind, Plan
 from flowmark_otel.collector.tokens import authenticator
+from flowmark_otel.errors import ConfigurationError
 from flowmark_otel.listen import health, http
 from flowmark_otel.listen.intake import Intake
 from flowmark_otel.listen.reads import Reads
@@ -89,7 +91,7 @@ class Collector:
         graph = builder.build(workshop.make)
         for name, element in graph.exporters.items():
             self._stack.push_async_callback(element.close)
-            await element.start()
+            await _started(element, f"{Kind.EXPORTER.value}.{name}")
             node = self.meter.node(Kind.EXPORTER, name)
             if node.state is NodeState.STARTING:
                 node.now(NodeState.OK)
@@ -156,3 +158,11 @@ class Collector:
 async def _stop(listening: Sequence[Listeners]) -> None:
     """All at once: none takes requests while another finishes its own."""
     await asyncio.gather(*(each.stop() for each in listening))
+
+
+async def _started(element: Element, place: str) -> None:
+    """Start a node; what cannot work is said with its place in the file."""
+    try:
+        await element.start()
+    except ConfigurationError as error:
+        raise ConfigurationError([f"{place}: {fault}" for fault in error.faults]) from error

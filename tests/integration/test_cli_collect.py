@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.collector_files import KEY, SAMPLE, changed
+from tests.support.collector_files import ABSENT, KEY, SAMPLE, changed
 from tests.support.commands import invoke
+from tests.support.serving import run_cli
 
 EXTRAS = ("server", "collector")
 WITHOUT = """
@@ -142,3 +143,18 @@ def test_the_collector_extra_is_enough(command: str, tmp_path: Path) -> None:
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_what_cannot_be_started_is_said_with_its_place(tmp_path: Path) -> None:
+    """Section 9: what only the start can find out is a fault of the file too, exit 1."""
+    text = changed(
+        {
+            "exporters>file/letters>path": str(tmp_path / "nowhere" / "letters.jsonl"),
+            "receivers>otlp>protocols": {"http": {"endpoint": "127.0.0.1:0"}},
+            "service>telemetry": ABSENT,
+        }
+    )
+    done = run_cli("collect", "--config", written(tmp_path, text))
+    assert done.returncode == 1
+    said = "  exporters.file/letters: path: "
+    assert [line[: len(said)] for line in done.stderr.splitlines() if line[0] == " "] == [said]

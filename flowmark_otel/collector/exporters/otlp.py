@@ -54,7 +54,7 @@ class OtlpElement:
         try:
             self._sender.start()
         except OSError as error:  # ssl.SSLError among them
-            msg = f"{self._meter.id}: tls: {error.strerror or error}"
+            msg = f"tls: {error.strerror or error}"
             raise ConfigurationError([msg]) from error
 
     async def take(self, payload: Payload, seconds: float) -> Outcome:
