@@ -45,6 +45,13 @@ faults: $(INSTALLED) $(if $(ROOT),deps)
 fuzz: $(INSTALLED)
 	$(BIN)/python -m tests.fuzz $(ARGS)
 
+# The stock OpenTelemetry Collector that stands beside ours in tests and benchmarks; needs Go.
+otelcol: .tools/otelcol
+
+.tools/otelcol: collector/otelcol/main.go collector/otelcol/go.mod collector/otelcol/go.sum
+	@mkdir -p .tools
+	cd collector/otelcol && CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o ../../$@ .
+
 # Generated code is checked in; a test compares it with what this writes.
 proto: $(INSTALLED)
 	$(BIN)/python proto/generate.py
