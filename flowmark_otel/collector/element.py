@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Protocol, overload
 
 from flowmark_otel import names
-from flowmark_otel.collector.payload import Payload
+from flowmark_otel.collector.payload import Event, Payload
 from flowmark_otel.errors import FlowmarkError
 
 INVALID_ENVELOPE: Final = "InvalidEnvelope"
@@ -32,6 +33,33 @@ class Fate(NamedTuple):
     state: str
     message: str = ""
     told: bool = True
+
+
+class Alike(Sequence[Fate]):
+    """The fates of events that were all taken alike; each is made when somebody looks at it.
+
+    ``state`` as in ``Fate``; ``told`` is that of all of them.
+    """
+
+    def __init__(self, events: Sequence[Event], state: str, *, told: bool) -> None:
+        self._events = events
+        self.state = state
+        self.told = told
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    @overload
+    def __getitem__(self, place: int) -> Fate: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Fate]: ...
+    def __getitem__(self, place: int | slice) -> Fate | list[Fate]:
+        if isinstance(place, slice):
+            return [self._fate(each) for each in self._events[place]]
+        return self._fate(self._events[place])
+
+    def _fate(self, event: Event) -> Fate:
+        return Fate(event.item, "", self.state, "", self.told)
 
 
 class ElementError(FlowmarkError):
@@ -71,7 +99,7 @@ class Outcome(NamedTuple):
     ``backend_id``: whose receipt it is.
     """
 
-    fates: tuple[Fate, ...] = ()
+    fates: Sequence[Fate] = ()
     acknowledged: bool | None = None
     backend_id: str = ""
 

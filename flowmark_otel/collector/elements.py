@@ -18,6 +18,7 @@ from flowmark_otel.collector.exporters.custody import Custody, pace_of
 from flowmark_otel.collector.exporters.file import FileElement
 from flowmark_otel.collector.exporters.options import client_options
 from flowmark_otel.collector.exporters.peer import Peers, PeerTransport
+from flowmark_otel.collector.exporters.sending import sender_of
 from flowmark_otel.collector.exporters.spooling import (
     SpoolBranch,
     SpoolElement,
@@ -69,7 +70,7 @@ class Workshop:
         branch = PeerBranch(peers, watch)
         if self._plan.acknowledge is not Acknowledge.ON_SPOOL or options.spool is None:
             self.branches.append(branch)
-            return BackendElement(peers, watch, node, self._clock)
+            return BackendElement(sender_of(options), peers, watch, node, self._clock)
         port = self._port(component) if options.on_error == "route" else None
         routing = Routing(watch, node, port, asyncio.get_running_loop())
         custody = Custody(

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from flowmark_otel import names
-from flowmark_otel.collector.element import ElementError, Fate, Outcome
+from flowmark_otel.collector.element import Alike, ElementError, Fate, Outcome
 from flowmark_otel.collector.plan import Trigger
 from flowmark_otel.model import Receipt, Rejection
 
@@ -61,7 +61,11 @@ def receipt_of(outcome: Outcome) -> tuple[Receipt, list[Rejection]]:
     counts = dict.fromkeys(_GOOD, 0)
     rejections: list[Rejection] = []
     items: set[int] = set()
-    for fate in outcome.fates:
+    fates = outcome.fates
+    if isinstance(fates, Alike) and fates.state in counts:
+        counts[fates.state] = len(fates)
+        fates = ()
+    for fate in fates:
         if fate.state in counts:
             counts[fate.state] += 1
             continue

@@ -10,6 +10,7 @@ from typing import Final
 from flowmark_otel import names
 from flowmark_otel.collector.element import (
     INVALID_ENVELOPE,
+    Alike,
     Element,
     ElementError,
     Fate,
@@ -184,7 +185,11 @@ class EnvelopeNode:
             routed = await guard.give_up(error, done.tries, failures)
             state = names.DEAD_LETTERED if routed else names.DROPPED
             return Outcome(_same_fate(payload.events, state, str(error)), acknowledged=False)
-        fates = await self._refused(payload, done.made.fates, done.tries, message)
+        fates = done.made.fates
+        if isinstance(fates, Alike) and fates.told and fates.state in _TAKEN:  # as nearly always
+            guard.meter.forwarded(len(fates))
+            return done.made
+        fates = await self._refused(payload, fates, done.tries, message)
         told = tuple(each for each in fates if each.told)
         return done.made._replace(fates=told)
 

@@ -61,11 +61,11 @@ def test_a_shape_that_is_known_changes_nothing(spans: list[Span]) -> None:
     ]
     for _ in range(2):  # the first time shapes are learned
         events = read(Telemetry("traces", "protobuf", body)).events
-        made = encoded(events, "protobuf")
+        made = encoded(events)
         assert [each.event_id for each in events] == [event.event_id for _, event in plain]
         assert [(each.item, each.envelope) for each in events] == plain
         assert made == _one_by_one(events)
-        halves = [encoded(events[:1], "protobuf"), encoded(events[1:], "protobuf")]
+        halves = [encoded(events[:1]), encoded(events[1:])]
         assert halves == [_one_by_one(events[:1]), _one_by_one(events[1:])]
 
 

@@ -1,56 +1,69 @@
 """The ``flowmark`` exporter, end to end: one request a message, its receipt checked (A24).
 
-The client's transports, policy and judge, once a message instead of once a batch of a backlog.
+The client's policy and judge, once a message instead of once a batch of a backlog; on the loop, for
+a thread a request costs more than the request.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
-from typing import Final
+from typing import Final, TypeVar
 
 from flowmark_otel import names
 from flowmark_otel.clock import Clock
-from flowmark_otel.collector.element import ElementError, Fate, Outcome
-from flowmark_otel.collector.exporters.peer import Peers, PeerTransport
+from flowmark_otel.collector.element import Alike, ElementError, Fate, Outcome
+from flowmark_otel.collector.exporters.peer import Peers
+from flowmark_otel.collector.exporters.sending import Sender, start
 from flowmark_otel.collector.exporters.watch import Watch
 from flowmark_otel.collector.meter import NodeMeter
 from flowmark_otel.collector.payload import Envelopes, Event, Events, Payload
 from flowmark_otel.deliver import policy
-from flowmark_otel.deliver.judge import CONTENT_TYPES, Judgement, judge, opts_in, resolve
+from flowmark_otel.deliver.judge import Judgement, judge, opts_in, resolve
 from flowmark_otel.deliver.limits import Limits
 from flowmark_otel.deliver.transport import Answer, NoAnswer
 from flowmark_otel.deliver.transports.headers import installed_version
 from flowmark_otel.model import Envelope
-from flowmark_otel.wire.encode import encode_framed, encode_logs
+from flowmark_otel.wire.encode import encode_framed
 from flowmark_otel.wire.records import FRAMES, encode_record
 
-MOST_CALLS: Final = 16
-"""Requests to the other side at once."""
+_THREADS: Final = 2
+"""They write what is sent, and ask what became of it."""
 
+_INLINE: Final = 64
+"""Events that are written on the loop: a thread would cost more."""
+
+_LOGS: Final = "logs"
+_PROTOBUF: Final = "protobuf"
 _LEAST_SECONDS: Final = 0.001
 _TAKEN: Final = (names.STORED, names.DUPLICATE, names.CUSTODY)
 
+_Made = TypeVar("_Made")
+
 
 class BackendElement:
-    """Implements ``Element``. Owns its threads and connections.
+    """Implements ``Element``. Owns its threads and connections; ``peers`` are asked about events.
 
     All events of a message that the sender is told of go in one request, so that they are judged
     together; what only signal mappings made goes in one after it, for no receipt says which of the
     events of a request were known before.
     """
 
-    def __init__(self, peers: Peers, watch: Watch, meter: NodeMeter, clock: Clock) -> None:
+    def __init__(
+        self, sender: Sender, peers: Peers, watch: Watch, meter: NodeMeter, clock: Clock
+    ) -> None:
+        self._sender = sender
         self._peers = peers
         self._watch = watch
         self._meter = meter
         self._clock = clock
-        self._threads = ThreadPoolExecutor(MOST_CALLS, thread_name_prefix="flowmark-deliver")
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="flowmark-deliver")
 
     async def start(self) -> None:
         """Ask for the capabilities of the other side."""
+        start(self._sender)
         await self._watch.start()
 
     async def take(self, payload: Payload, seconds: float) -> Outcome:
@@ -68,49 +81,52 @@ class BackendElement:
         deadline = self._clock.monotonic() + seconds
         told = tuple(each for each in events if each.told)
         if len(told) in (0, len(events)):
-            return await self._in_thread(events, deadline)
-        own = await self._in_thread(told, deadline)
+            return await self._deliver(events, deadline)
+        own = await self._deliver(told, deadline)
         signalled = tuple(each for each in events if not each.told)
-        more = await self._in_thread(signalled, deadline)
-        return own._replace(fates=own.fates + more.fates)
+        more = await self._deliver(signalled, deadline)
+        return own._replace(fates=(*own.fates, *more.fates))
 
     async def close(self) -> None:
         """Finish what is in flight, close the connections."""
         await self._watch.close()
         await asyncio.to_thread(self._threads.shutdown)
+        await self._sender.close()
         self._peers.close()
 
-    async def _in_thread(self, events: Sequence[Event], deadline: float) -> Outcome:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, self._deliver, events, deadline)
+    async def _in_thread(self, work: Callable[..., _Made], *given: object) -> _Made:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *given)
 
-    # -- in a thread ----------------------------------------------------------------------------
-    def _deliver(self, events: Sequence[Event], deadline: float) -> Outcome:
+    async def _deliver(self, events: Sequence[Event], deadline: float) -> Outcome:
         """Send events, in halves where something spoils them."""
+        whole = await self._send(events, deadline)
+        if whole is not None:
+            return whole
         fates: list[Fate] = []
         acknowledged = True
         backend_id = ""
-        parts = [events]
-        with self._peers.borrowed() as transport:
-            while parts:
-                part = parts.pop()
-                found = self._send(transport, part, deadline)
-                if found is None:
-                    middle = len(part) // 2
-                    parts += [part[middle:], part[:middle]]
-                    continue
-                fates += found.fates
-                acknowledged = acknowledged and bool(found.acknowledged)
-                backend_id = found.backend_id or backend_id
+        middle = len(events) // 2
+        parts = [events[middle:], events[:middle]]
+        while parts:
+            part = parts.pop()
+            found = await self._send(part, deadline)
+            if found is None:
+                middle = len(part) // 2
+                parts += [part[middle:], part[:middle]]
+                continue
+            fates += found.fates
+            acknowledged = acknowledged and bool(found.acknowledged)
+            backend_id = found.backend_id or backend_id
         # Part of a receipt is none: where a half was answered without one nothing is claimed.
         return Outcome(tuple(fates) if acknowledged else (), acknowledged, backend_id)
 
-    def _send(
-        self, transport: PeerTransport, events: Sequence[Event], deadline: float
-    ) -> Outcome | None:
+    async def _send(self, events: Sequence[Event], deadline: float) -> Outcome | None:
         """What became of these; None if they have to be halved. Raises ElementError."""
         try:
-            body = encoded(events, transport.encoding)
+            if len(events) <= _INLINE:
+                body = encoded(events)
+            else:
+                body = await self._in_thread(encoded, events)
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
             if len(events) > 1:
                 return None
@@ -118,13 +134,13 @@ class BackendElement:
         left = self._left(deadline)
         outcome: Answer | NoAnswer
         try:
-            outcome = transport.send(body, CONTENT_TYPES[transport.encoding], left)
+            outcome = await self._sender.export(_LOGS, _PROTOBUF, body, left)
         except NoAnswer as error:
             outcome = error
         tried = policy.Try(1, 0.0, len(events), 0.0)
         decision = policy.decide(outcome, tried, _LIMITS, self._clock.now_ns())
         if isinstance(decision, policy.Judge):
-            return self._judged(transport, decision.answer, events, deadline)
+            return await self._judged(decision.answer, events, deadline)
         if isinstance(decision, policy.Halve):
             return None
         if isinstance(decision, policy.Wait):
@@ -136,19 +152,13 @@ class BackendElement:
             return _refused(events[0], decision.detail)
         raise ElementError(decision.reason, decision.detail)
 
-    def _judged(
-        self,
-        transport: PeerTransport,
-        answer: Answer,
-        events: Sequence[Event],
-        deadline: float,
-    ) -> Outcome:
+    async def _judged(self, answer: Answer, events: Sequence[Event], deadline: float) -> Outcome:
         envelopes = Envelopes(events)
-        judgement = judge(answer, transport.encoding, envelopes)
+        judgement = judge(answer, _PROTOBUF, envelopes)
         if judgement.unnamed:
-            judgement = self._resolved(transport, judgement, envelopes, deadline)
+            judgement = await self._in_thread(self._resolved, judgement, envelopes, deadline)
         if judgement.receipt is not None:
-            fates = tuple(_fates(judgement, events))
+            fates = _fates(judgement, events)
             return Outcome(fates, acknowledged=True, backend_id=judgement.receipt.backend_id)
         if judgement.reason != names.REASON_UNACKNOWLEDGED:
             raise ElementError(judgement.reason, judgement.detail)
@@ -160,20 +170,17 @@ class BackendElement:
         return Outcome((), acknowledged=False)
 
     def _resolved(
-        self,
-        transport: PeerTransport,
-        judgement: Judgement,
-        envelopes: Sequence[Envelope],
-        deadline: float,
+        self, judgement: Judgement, envelopes: Sequence[Envelope], deadline: float
     ) -> Judgement:
         """What the receipt had no room to say. Raises ElementError where it is not to be had."""
         ids = list(dict.fromkeys(envelopes[each].event_id for each in judgement.unnamed))
         try:
-            statuses = [
-                status
-                for start in range(0, len(ids), _MOST_IDS)
-                for status in transport.status(ids[start : start + _MOST_IDS], self._left(deadline))
-            ]
+            with self._peers.borrowed() as transport:
+                statuses = [
+                    status
+                    for at in range(0, len(ids), _MOST_IDS)
+                    for status in transport.status(ids[at : at + _MOST_IDS], self._left(deadline))
+                ]
         except NoAnswer as error:
             msg = f"what became of {len(ids)} events cannot be learnt: {error}"
             raise ElementError(names.REASON_UNAVAILABLE, msg) from error
@@ -196,23 +203,17 @@ _MOST_IDS: Final = 1000
 _FOR_ITSELF: Final = frozenset((names.REASON_REJECTED, names.REASON_TOO_LARGE))
 
 
-def encoded(events: Sequence[Event], encoding: str) -> bytes:
-    """One request for events of several resources, in their order.
+def encoded(events: Sequence[Event]) -> bytes:
+    """One request in protobuf for events of several resources, in their order.
 
-    A request in protobuf is the row of its resource groups, so they are made one by one.
+    It is the row of its resource groups, so they are made one by one.
     """
     version = installed_version()
     groups = groupby(events, key=lambda each: id(each.resource))
     made = []
     for _, group in groups:
         same = list(group)
-        resource = same[0].resource
-        if encoding == "protobuf":
-            made.append(encode_framed(_framed(same), resource, scope_version=version))
-        else:
-            made.append(
-                encode_logs(Envelopes(same), resource, encoding=encoding, scope_version=version)
-            )
+        made.append(encode_framed(_framed(same), same[0].resource, scope_version=version))
     return b"".join(made)
 
 
@@ -246,7 +247,15 @@ def _refused(event: Event, message: str) -> Outcome:
     return Outcome((fate,), acknowledged=True)
 
 
-def _fates(judgement: Judgement, events: Sequence[Event]) -> Iterator[Fate]:
+def _fates(judgement: Judgement, events: Sequence[Event]) -> Sequence[Fate]:
+    """The fate of each; all of a request are told to the sender, or none."""
+    states = [state for state in _TAKEN if judgement.states[state]]
+    if not judgement.failures and len(states) == 1:  # as nearly always
+        return Alike(events, states[0], told=events[0].told)
+    return tuple(_each(judgement, events))
+
+
+def _each(judgement: Judgement, events: Sequence[Event]) -> Iterator[Fate]:
     """The fate of each; which of those taken were known before no receipt says."""
     failed = {each.position: each for each in judgement.failures}
     taken = (state for state in _TAKEN for _ in range(judgement.states[state]))

@@ -14,10 +14,16 @@ from flowmark_otel.deliver.transport import Answer, NoAnswer
 from flowmark_otel.deliver.transports.grpc import CHANNEL_OPTIONS, answer_of, target_of
 
 MAX_CALLS: Final = 64
+_METHODS: Final = {
+    "traces": "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
+    "logs": "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
+}
 
 
 class GrpcSender:
     """Calls of one endpoint, at most ``MAX_CALLS`` at a time. Owns its channel."""
+
+    json = False
 
     def __init__(self, options: Remote, *, gzip: bool = False) -> None:
         self._options = options
@@ -41,12 +47,13 @@ class GrpcSender:
         credentials = grpc.ssl_channel_credentials(*read)
         self._channel = aio.secure_channel(target, credentials, CHANNEL_OPTIONS)
 
-    async def call(self, method: str, body: bytes, seconds: float) -> Answer:
+    async def export(self, signal: str, encoding: str, body: bytes, seconds: float) -> Answer:
         """The answer to one call, any code. Raises NoAnswer if none came in time."""
-        assert self._channel is not None, "start comes before call"  # noqa: S101 - its caller's part
-        call = self._calls.get(method)
+        del encoding  # gRPC has but one
+        assert self._channel is not None, "start comes before export"  # noqa: S101 - its caller's part
+        call = self._calls.get(signal)
         if call is None:
-            call = self._calls[method] = self._channel.unary_unary(method)
+            call = self._calls[signal] = self._channel.unary_unary(_METHODS[signal])
         try:
             async with self._room:
                 found = await call(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import ssl
-from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -13,12 +13,14 @@ import aiohttp
 from flowmark_otel import names
 from flowmark_otel.collector.config.options import Remote
 from flowmark_otel.config.parsers import is_loopback
+from flowmark_otel.deliver.judge import CONTENT_TYPES
 from flowmark_otel.deliver.transport import Answer, NoAnswer
 from flowmark_otel.deliver.transports.headers import USER_AGENT
 
 MAX_ANSWER_BYTES: Final = 4 * 1024 * 1024
 MAX_CONNECTIONS: Final = 64
 _CHUNK: Final = 64 * 1024
+_INLINE: Final = 16 * 1024  # more is compressed in a thread: it would hold up the loop
 _KEPT_SECONDS: Final = 4.0
 """Shorter than servers keep an idle connection (uvicorn: 5 s), so that none ends as it is used."""
 
@@ -29,7 +31,10 @@ class HttpSender:
     A proxy of the environment is used unless the endpoint is on this machine. Owns its connections.
     """
 
-    def __init__(self, options: Remote) -> None:
+    json = True
+
+    def __init__(self, options: Remote, *, gzip: bool = False) -> None:
+        self._gzip = gzip
         self._endpoint = options.url.rstrip("/")
         self._headers = {"user-agent": USER_AGENT, "accept-encoding": "identity"}
         self._headers.update((name.lower(), value) for name, value in options.headers.items())
@@ -55,14 +60,16 @@ class HttpSender:
             trust_env=not _on_this_machine(self._endpoint),
         )
 
-    async def post(
-        self, path: str, body: bytes, headers: Mapping[str, str], seconds: float
-    ) -> Answer:
+    async def export(self, signal: str, encoding: str, body: bytes, seconds: float) -> Answer:
         """The answer to one request, any status. Raises NoAnswer if no whole one came in time."""
-        assert self._session is not None, "start comes before post"  # noqa: S101 - its caller's part
+        headers = {"content-type": CONTENT_TYPES[encoding]}
+        if self._gzip:
+            headers["content-encoding"] = "gzip"
+            body = await _compressed(body)
+        assert self._session is not None, "start comes before export"  # noqa: S101 - its caller's part
         try:
             async with self._session.post(
-                self._endpoint + path,
+                f"{self._endpoint}/v1/{signal}",
                 data=body,
                 headers=headers,
                 allow_redirects=False,
@@ -81,6 +88,12 @@ class HttpSender:
         """Close the connections."""
         if self._session is not None:
             await self._session.close()
+
+
+async def _compressed(body: bytes) -> bytes:
+    if len(body) <= _INLINE:
+        return gzip.compress(body, 1)
+    return await asyncio.to_thread(gzip.compress, body, 1)
 
 
 async def _body(response: aiohttp.ClientResponse) -> bytes:

@@ -7,7 +7,6 @@ made that. What the other side takes only in part is logged and counted: no othe
 from __future__ import annotations
 
 import asyncio
-import gzip
 import logging
 from typing import Final
 
@@ -17,24 +16,17 @@ from flowmark_otel.collector.config.options import OtlpExporter
 from flowmark_otel.collector.element import ElementError, Outcome
 from flowmark_otel.collector.exporters.answers import fault_of, partial_of
 from flowmark_otel.collector.exporters.forms import request_of
-from flowmark_otel.collector.exporters.grpc import GrpcSender
-from flowmark_otel.collector.exporters.http import HttpSender
+from flowmark_otel.collector.exporters.sending import sender_of, start
 from flowmark_otel.collector.meter import NodeMeter
 from flowmark_otel.collector.payload import Payload, Telemetry
 from flowmark_otel.deliver.transport import Answer, NoAnswer
-from flowmark_otel.errors import ConfigurationError, RequestError
+from flowmark_otel.errors import RequestError
 from flowmark_otel.listen.logs import say
 from flowmark_otel.wire.transcode import to_protobuf
 
 _log = logging.getLogger(__name__)
 
-_CONTENT_TYPES: Final = {"protobuf": "application/x-protobuf", "json": "application/json"}
-_METHODS: Final = {
-    "traces": "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
-    "logs": "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
-}
 _SAID_EVERY: Final = 60.0
-_INLINE: Final = 16 * 1024  # more is compressed in a thread: it would hold up the loop
 
 
 class OtlpElement:
@@ -43,19 +35,12 @@ class OtlpElement:
     def __init__(self, options: OtlpExporter, meter: NodeMeter, clock: Clock) -> None:
         self._meter = meter
         self._clock = clock
-        self._gzip = options.compression == "gzip"
-        self._sender: HttpSender | GrpcSender = (
-            GrpcSender(options, gzip=self._gzip) if options.over_grpc else HttpSender(options)
-        )
+        self._sender = sender_of(options, gzip=options.compression == "gzip")
         self._said_at: float | None = None
 
     async def start(self) -> None:
         """Make ready to connect. Raises ConfigurationError where certificates cannot be read."""
-        try:
-            self._sender.start()
-        except OSError as error:  # ssl.SSLError among them
-            msg = f"tls: {error.strerror or error}"
-            raise ConfigurationError([msg]) from error
+        start(self._sender)
 
     async def take(self, payload: Payload, seconds: float) -> Outcome:
         """Send it once. Raises ElementError."""
@@ -77,18 +62,10 @@ class OtlpElement:
         await self._sender.close()
 
     async def _send(self, request: Telemetry, seconds: float) -> Answer:
-        sender = self._sender
-        if isinstance(sender, GrpcSender):
-            body = request.body
-            if request.encoding == "json":
-                body = await self._as_protobuf(request)
-            return await sender.call(_METHODS[request.signal], body, seconds)
-        headers = {"content-type": _CONTENT_TYPES[request.encoding]}
-        body = request.body
-        if self._gzip:
-            headers["content-encoding"] = "gzip"
-            body = await _compressed(body)
-        return await sender.post(f"/v1/{request.signal}", body, headers, seconds)
+        signal, encoding, body = request.signal, request.encoding, request.body
+        if encoding == "json" and not self._sender.json:
+            body = await self._as_protobuf(request)
+        return await self._sender.export(signal, encoding, body, seconds)
 
     async def _as_protobuf(self, request: Telemetry) -> bytes:
         try:
@@ -112,9 +89,3 @@ class OtlpElement:
             rejected, message = partial
             fields = {"node": self._meter.id, "rejected": rejected, "message": message}
             say(_log, logging.WARNING, "partial_success", **fields)
-
-
-async def _compressed(body: bytes) -> bytes:
-    if len(body) <= _INLINE:
-        return gzip.compress(body, 1)
-    return await asyncio.to_thread(gzip.compress, body, 1)
