@@ -27,7 +27,7 @@ CHANNEL_OPTIONS: Final = (
     ("grpc.enable_retries", 0),  # the policy is ours
     # A port that opens again is noticed as soon as the policy tries it.
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 5000),  # so long may a connection take, TLS over a slow path
     ("grpc.max_reconnect_backoff_ms", 1000),
 )
 
