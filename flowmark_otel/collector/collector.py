@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 
 from flowmark_otel.clock import Clock, SystemClock
 from flowmark_otel.collector.accepting import Branch, Door
@@ -34,6 +35,7 @@ from flowmark_otel.collector.plan import Kind, Plan
 from flowmark_otel.collector.tokens import authenticator
 from flowmark_otel.errors import ConfigurationError
 from flowmark_otel.listen import health, http
+from flowmark_otel.listen.hosts import LoopbackNames
 from flowmark_otel.listen.intake import Intake
 from flowmark_otel.listen.reads import Reads
 from flowmark_otel.listen.serving import Listeners, Tls
@@ -134,6 +136,8 @@ class Collector:
         app = Starlette(
             routes=[*http.routes(intake), *health.routes(self.ready)],
             exception_handlers={HTTPException: http.no_such_route},
+            # Where no token is asked for, a page of another site must not be able to send.
+            middleware=[] if server.auth is not None else [Middleware(LoopbackNames)],
         )
         over_grpc = isinstance(server, GrpcServer)
         return Listeners(

@@ -36,12 +36,12 @@ from flowmark_otel.clock import Clock, SystemClock
 from flowmark_otel.config import ServeOptions
 from flowmark_otel.errors import ConfigurationError
 from flowmark_otel.listen import health, http
+from flowmark_otel.listen.hosts import LoopbackNames
 from flowmark_otel.listen.intake import Intake
 from flowmark_otel.listen.serving import Listeners, Tls
 from flowmark_otel.listen.telemetry import Telemetry
 from flowmark_otel.model import Principal
 from flowmark_otel.server.counting import Metering
-from flowmark_otel.server.hosts import LoopbackNames
 from flowmark_otel.server.readiness import Readiness
 from flowmark_otel.signals import signals_of
 

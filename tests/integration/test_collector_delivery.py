@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -166,6 +167,21 @@ def test_an_answer_that_is_lost_makes_duplicates() -> None:
         assert traces(found, span(1, OWN)).json()["duplicate"] == "2"
         assert node(found, "flowmark").retries == 1
     assert calls[0].event_ids == calls[1].event_ids
+
+
+def test_a_slow_peer_is_waited_for() -> None:
+    """Row 8: an answer that comes byte by byte within its time is waited for, and asked once."""
+
+    def dripping(asked: Received) -> Reply:
+        return replace(acknowledging()(asked), drip_seconds=0.003)
+
+    with (
+        answering(capable(dripping)) as server,
+        collecting(configuration(server.endpoint, retry={"backoff_ms": 1})) as found,
+    ):
+        assert traces(found, span(1, OWN)).json()["stored"] == "2"
+        assert node(found, "flowmark").retries == 0
+        assert len(server.exports) == 1
 
 
 def test_a_peer_that_is_silent_is_given_up_in_time() -> None:

@@ -320,3 +320,22 @@ def test_two_backends_are_one_receipt() -> None:
             other.script(lambda asked: Reply(200, b"") if "logs" in asked.path else DOWN)
             told = post(found, span(1, OWN)).json()
             assert told["capabilities"] == []
+
+
+def test_a_page_of_another_site_cannot_send() -> None:
+    """DNS rebinding: without a token a browser is answered under the names of loopback alone."""
+    with (
+        answering(capable(acknowledging())) as server,
+        collecting(configuration(server.endpoint)) as found,
+    ):
+        for origin, host, status in (
+            ("http://evil.example", "evil.example", 403),
+            (None, "collector.internal", 200),
+        ):
+            headers = {"content-type": JSON, "host": host}
+            if origin is not None:
+                headers["origin"] = origin
+            body = as_json(request([span(1, PLAIN)]))
+            where = f"http://{found.http}/v1/traces"
+            answer = requests.post(where, data=body, headers=headers, timeout=20)
+            assert answer.status_code == status

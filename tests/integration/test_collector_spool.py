@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,7 +31,7 @@ from tests.support.collecting import (
     node,
     process,
 )
-from tests.support.delivering import attempts, delivering, ids
+from tests.support.delivering import Under, attempts, delivering, ids
 from tests.support.fleet import until
 from tests.support.payloads import JSON, as_json, request, span
 from tests.support.serving import Asking, Serving
@@ -159,6 +160,53 @@ def test_an_orderly_end_under_load_loses_nothing(tmp_path: Path, on_spool: bool)
                 until(lambda: not segments(tmp_path / "spool"))
         known = {int.from_bytes(each, "big") for each in stored(store)}
     assert set(answered) <= known
+
+
+@pytest.mark.timeout(180)  # as above
+@pytest.mark.parametrize("on_spool", [False, True])
+def test_killed_under_load_the_ledger_holds(tmp_path: Path, on_spool: bool) -> None:  # noqa: FBT001
+    """Row 2, I1 to I4: a collector is killed while an SDK sends: what it counts is what is stored.
+
+    End to end nothing but stored and duplicate is counted; on a spool custody, and then all of it
+    is stored.
+    """
+    store = tmp_path / "s.db"
+    with chaos(NOWHERE) as proxy, Serving(store, "--insecure-no-auth") as backend:
+        file = configuration(backend.endpoint, spool=tmp_path / "spool" if on_spool else None)
+        with delivering(f"http://{proxy.address}", timeout=5000) as delivery:
+            sent = 0
+            for _ in range(2):
+                with process(file, tmp_path) as collector:
+                    proxy.redirect(collector.http)
+                    for _ in range(30):
+                        delivery.record(*attempts(sent + 1, sent + 10))
+                        sent += 10
+                    until(partial(is_under_way, delivery, sent))
+                    collector.kill()
+                    delivery.record(*attempts(sent + 1, sent + 10))
+                    sent += 10
+            with process(file, tmp_path) as collector:
+                proxy.redirect(collector.http)
+                delivery.flush(40)
+                if on_spool:
+                    until(lambda: len(stored(store)) == delivery.recorded() // 2)
+                counts = delivered(delivery)
+                assert sum(counts.values()) == delivery.recorded() == 2 * sent
+                allowed = {names.CUSTODY} if on_spool else {names.STORED, names.DUPLICATE}
+                assert set(counts) <= allowed
+        assert len(stored(store)) == sent
+
+
+def is_under_way(delivery: Under, events: int) -> bool:
+    """Whether more events than that are acknowledged."""
+    return sum(delivered(delivery).values()) > events
+
+
+def delivered(delivery: Under) -> dict[str, int]:
+    """The events that were acknowledged, by state."""
+    states = (names.STORED, names.DUPLICATE, names.CUSTODY)
+    found = delivery.counts()
+    return {state: found[state, ""] for state in states if (state, "") in found}
 
 
 def test_a_full_spool_refuses_and_takes_again_once_it_drained(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from flowmark_otel.backend.sessions import Sessions
 from flowmark_otel.dashboard import pace
 from flowmark_otel.dashboard.pace import Pace
 from flowmark_otel.dashboard.session import COOKIE
-from flowmark_otel.server.hosts import is_loopback_name
+from flowmark_otel.listen.hosts import is_loopback_name
 from tests.support import marked
 from tests.support.html_page import parse
 from tests.support.loop import loop_thread
