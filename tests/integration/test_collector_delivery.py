@@ -179,9 +179,65 @@ def test_a_slow_peer_is_waited_for() -> None:
         answering(capable(dripping)) as server,
         collecting(configuration(server.endpoint, retry={"backoff_ms": 1})) as found,
     ):
-        assert traces(found, span(1, OWN)).json()["stored"] == "2"
+        for number in range(1, 6):
+            assert traces(found, span(number, OWN)).json()["stored"] == "2"
         assert node(found, "flowmark").retries == 0
-        assert len(server.exports) == 1
+        assert len(server.exports) == 5
+
+
+@pytest.mark.parametrize(
+    ("retry", "answer", "tries"),
+    [
+        ({}, Reply(503), 3),
+        ({"max_attempts": 5}, Reply(503), 5),
+        ({"retry_on": ["Timeout"]}, Reply(503), 1),
+        ({"retry_on": ["Unavailable"]}, Reply(503), 3),
+        ({"no_retry_on": ["Unavailable"]}, Reply(503), 1),
+        ({}, Reply(401), 1),
+        ({"retry_on": ["Unauthorized"]}, Reply(401), 3),
+        ({}, Reply(200, b"<html>", "text/html"), 1),
+        ({"retry_on": ["MalformedReceipt"]}, Reply(200, b"<html>", "text/html"), 3),
+        ({}, Reply(503, headers={"retry-after": "7"}), 1),
+    ],
+)
+def test_tries_are_counted_narrowed_and_bounded(
+    retry: dict[str, Any], answer: Reply, tries: int
+) -> None:
+    """C2, C5: how often a message is tried; a wait that the deadline does not hold is the sender's.
+
+    The sender is told to come after what the other side asked for.
+    """
+    given = {"backoff_ms": 1, "max_backoff_ms": 2, **retry}
+    with (
+        answering(capable(answer)) as server,
+        collecting(configuration(server.endpoint, retry=given, deadline_ms=5000)) as found,
+    ):
+        refused = traces(found, span(1, OWN))
+        assert refused.status_code == 503
+        assert len(server.exports) == tries
+        assert node(found, "flowmark").retries == tries - 1
+        asked = answer.headers.get("retry-after", "1")
+        assert refused.headers["retry-after"] == asked
+
+
+def test_a_receiver_with_tokens_lets_nobody_else_send(backend: Running) -> None:
+    """Row 22: 401 without a token of the receiver, over HTTP and gRPC, before a body is read."""
+    file = to(backend)
+    file["extensions"] = {"bearertokenauth": {"token": "let-me-in-please"}}
+    file["service"]["extensions"] = ["bearertokenauth"]
+    auth = {"auth": {"authenticator": "bearertokenauth"}, "endpoint": "127.0.0.1:0"}
+    file["receivers"] = {"otlp": {"protocols": {"grpc": auth, "http": auth}}}
+    with collecting(file) as found:
+        assert traces(found, span(1, OWN)).status_code == 401
+        for protocol, address in (("http/protobuf", found.http), ("grpc", found.grpc)):
+            where = f"http://{address}"
+            with delivering(where, protocol=protocol) as delivery:
+                delivery.record(*attempts(1, 1))
+                assert reasons(delivery.lost()) == {(names.QUEUED, names.REASON_UNAUTHORIZED)}
+            with delivering(where, protocol=protocol, api_key="let-me-in-please") as delivery:
+                delivery.record(*attempts(1, 1))
+                delivery.flush(20)
+    assert stored(backend) == 2
 
 
 def test_a_peer_that_is_silent_is_given_up_in_time() -> None:

@@ -161,7 +161,8 @@ class BackendElement:
             fates = _fates(judgement, events)
             return Outcome(fates, acknowledged=True, backend_id=judgement.receipt.backend_id)
         if judgement.reason != names.REASON_UNACKNOWLEDGED:
-            raise ElementError(judgement.reason, judgement.detail)
+            # It may have been taken: no reason to send again at once, unless that is asked for.
+            raise ElementError(judgement.reason, judgement.detail, paused=True)
         # OTLP's plain success: no reason to send again (A22), and none to claim anything.
         lost = len(judgement.failures)
         if lost:
