@@ -206,6 +206,6 @@ async def test_certificates_that_cannot_be_read_are_a_fault_of_the_file(tmp_path
     """Section 9: what can never work is said at the start, by name."""
     path = tmp_path / "ca.pem"
     path.write_text("no certificate")
-    with pytest.raises(ConfigurationError, match="^tls: "):
+    with pytest.raises(ConfigurationError, match=r"^tls: "):
         async with otlp("https://127.0.0.1:1", tls={"ca_file": path}):
             pass

@@ -30,9 +30,6 @@ def test_docstrings_name_rows() -> None:
     assert invariants_of("Row 1, I1 and I2 to I4: it holds.") == {1, 2, 3, 4}
 
 
-"""Rows that no test shows yet."""
-
-
 def test_every_row_has_a_test() -> None:
     """Every row of the matrix, and every invariant, is named by a test that shows it."""
     every = docstrings()
