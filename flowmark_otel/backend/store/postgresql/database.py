@@ -44,7 +44,8 @@ _LOCK: Final = "SELECT key FROM runs WHERE key = ANY(%b) ORDER BY key FOR UPDATE
 _HOLD: Final = "SELECT 1 FROM runs WHERE id = ANY(%b) FOR UPDATE SKIP LOCKED"
 _THERE: Final = "SELECT 1 FROM runs WHERE id = ANY(%b)"
 _UNCLAIM: Final = "DELETE FROM runs WHERE key = ANY(%b)"
-_EVENT_IDS: Final = "SELECT nextval('events_id_seq') FROM generate_series(1, %b::int)"
+# As one value: a row for each costs as much as to write the event.
+_EVENT_IDS: Final = "SELECT array_agg(nextval('events_id_seq')) FROM generate_series(1, %b::int)"
 _SCOPE: Final = "(hashtextextended('rejections ' || %b::bigint || %b::text, 0))"
 _LOCK_REJECTIONS: Final = f"SELECT pg_advisory_xact_lock{_SCOPE}"
 _AWAIT_REJECTIONS: Final = f"SELECT pg_advisory_xact_lock_shared{_SCOPE}"
@@ -150,7 +151,8 @@ class PostgresqlDatabase:
             return iter(())
         driver: psycopg.Connection = driver_of(connection)
         with driver.cursor(binary=True) as cursor:
-            return iter([row[0] for row in cursor.execute(_EVENT_IDS, [most]).fetchall()])
+            [[ids]] = cursor.execute(_EVENT_IDS, [most]).fetchall()
+            return iter(ids)
 
     def run_ids(self, connection: Connection) -> Iterator[int]:
         """None: every run has its row by ``claim``."""
