@@ -77,6 +77,8 @@ def run_tries(connection: Connection, project_id: int, runs: Sequence[int]) -> d
             .join(schema.runs, schema.runs.c.id == columns.run)
             .where(
                 columns.run.in_(some),
+                # Said of both, or a planner that knows neither table goes through all runs.
+                schema.runs.c.id.in_(some),
                 columns.fields.is_not(None),
                 belongs(schema.runs.c.project_id, project_id),
             )

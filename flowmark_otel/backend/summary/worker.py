@@ -11,6 +11,7 @@ from typing import Final, Protocol, TypeVar
 from sqlalchemy import Connection, Engine
 
 from flowmark_otel.backend.store.reading import snapshot
+from flowmark_otel.backend.summary.analysing import analyse_grown
 from flowmark_otel.backend.summary.ids import Ids
 from flowmark_otel.backend.summary.writing import Folded, Place, fold_stale, stale_runs
 from flowmark_otel.clock import Clock, SystemClock
@@ -19,6 +20,8 @@ from flowmark_otel.errors import Unavailable
 T = TypeVar("T")
 
 IDLE_SECONDS: Final = 0.2
+ANALYSE_SECONDS: Final = 5.0
+"""So often at most the database is asked whether its statistics are old."""
 FAILED_SECONDS: Final = 2.0
 SHARE_WHILE_BUSY: Final = 0.2
 """Of the writer's time, while others wait for it; what is stale is read from its evidence."""
@@ -53,6 +56,7 @@ class Summariser:
         self._clock = clock or SystemClock()
         self._ids = Ids()
         self._last: Place | None = None
+        self._analysed = self._clock.monotonic() - ANALYSE_SECONDS
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="flowmark-summaries", daemon=True)
 
@@ -98,6 +102,9 @@ class Summariser:
     def _fold(self) -> tuple[int, float]:
         """One transaction: how many runs, and how long to leave the writer to others."""
         asked = self._clock.monotonic()
+        analyse = asked - self._analysed >= ANALYSE_SECONDS
+        if analyse:
+            self._analysed = asked
         started = 0.0
 
         def job(connection: Connection) -> Folded:
@@ -105,6 +112,8 @@ class Summariser:
             if started:
                 self._ids.forget()  # run again: what the first run gave was rolled back
             started = self._clock.monotonic()
+            if analyse:
+                analyse_grown(connection)
             return fold_stale(connection, self._ids, self._last)
 
         try:
