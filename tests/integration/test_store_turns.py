@@ -5,7 +5,8 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
-import threading
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from flowmark_otel.backend.store import open_store
 from flowmark_otel.backend.store.sqlite.turn import turn
 from flowmark_otel.errors import Unavailable
 from tests.support.envelopes import WAIT, put, started
+from tests.support.fleet import until
 
 
 @contextmanager
@@ -40,40 +42,49 @@ def test_the_wait_for_a_turn_is_bounded(tmp_path: Path, monkeypatch: pytest.Monk
     store.close()
 
 
-def test_a_busy_writer_leaves_the_others_their_turn(tmp_path: Path) -> None:
-    """Fault row 7: beside one that writes without a pause another gets in again and again."""
+GREEDY = """
+import sqlite3, sys
+from pathlib import Path
+from flowmark_otel.backend.store.sqlite.turn import turn
+
+path = Path(sys.argv[1])
+connection = sqlite3.connect(path, isolation_level=None)
+while True:
+    with turn(path, 30):
+        connection.execute("BEGIN IMMEDIATE")
+    connection.execute("INSERT INTO written VALUES ('greedy')")
+    connection.execute("COMMIT")
+"""
+
+
+def test_whoever_waits_is_next(tmp_path: Path) -> None:
+    """Fault row 7: beside processes that write without a pause, one has only to wait its turn.
+
+    Once it has the waiting place at most the transaction in hand comes before its own.
+    """
     path = tmp_path / "s.db"
-    enough = threading.Event()
-    greedy, modest = 0, 0
-
-    def transaction(connection: sqlite3.Connection) -> None:
-        with turn(path, WAIT):
-            connection.execute("BEGIN IMMEDIATE")
-        connection.execute("INSERT INTO written VALUES (1)")
-        connection.execute("COMMIT")
-
-    with closing(sqlite3.connect(path)) as connection:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("CREATE TABLE written (value)")
+        connection.execute("CREATE TABLE written (who)")
 
-    def hurry() -> None:
-        nonlocal greedy
-        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-            while not enough.is_set():
-                transaction(connection)
-                greedy += 1
+        def count() -> int:
+            [found] = connection.execute("SELECT count(*) FROM written").fetchone()
+            return int(found)
 
-    thread = threading.Thread(target=hurry)
-    thread.start()
-    try:
-        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-            while modest < 50:
-                transaction(connection)
-                modest += 1
-    finally:
-        enough.set()
-        thread.join(WAIT)
-    with closing(sqlite3.connect(path)) as connection:
-        [found] = connection.execute("SELECT count(*) FROM written").fetchone()
-    assert found == greedy + modest
-    assert greedy < 100 * modest
+        greedy = [subprocess.Popen([sys.executable, "-c", GREEDY, path]) for _ in range(2)]
+        try:
+            until(count)
+            came_before = []
+            for _ in range(50):
+                with turn(path, WAIT):
+                    before = count()
+                    connection.execute("BEGIN IMMEDIATE")
+                came_before.append(count() - before)
+                connection.execute("INSERT INTO written VALUES ('modest')")
+                connection.execute("COMMIT")
+        finally:
+            for process in greedy:
+                process.kill()
+                process.wait()
+    assert max(came_before) <= 1
+    assert sum(came_before) > 0  # they were at it
