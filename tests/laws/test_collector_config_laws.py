@@ -63,7 +63,7 @@ def places(value: object) -> list[tuple[Any, Any]]:
     return found
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_a_file_that_was_changed_anywhere_is_a_plan_or_faults(data: st.DataObject) -> None:
     """Section 9: no mutation of a valid file raises anything but the error that lists faults."""
@@ -84,7 +84,7 @@ def test_a_file_that_was_changed_anywhere_is_a_plan_or_faults(data: st.DataObjec
     verdict(yaml.safe_dump(document))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.integers(0, len(SAMPLE)), st.integers(0, 40), st.text(max_size=10))
 def test_a_text_that_was_cut_or_overwritten_is_a_plan_or_faults(
     start: int, size: int, put: str
@@ -93,8 +93,61 @@ def test_a_text_that_was_cut_or_overwritten_is_a_plan_or_faults(
     verdict(SAMPLE[:start] + put + SAMPLE[start + size :])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(VALUES)
 def test_any_document_is_a_plan_or_faults(document: object) -> None:
     """Section 9: nor does a document that was never a configuration."""
     verdict(yaml.safe_dump(document))
+
+
+IDS = st.sampled_from(
+    (
+        "otlp",
+        "flowmark/fold",
+        "errors/letters",
+        "flowmark",
+        "otlp_http/tracing",
+        "file/letters",
+        "x",
+    )
+)
+PIPELINE = st.fixed_dictionaries(
+    {"receivers": st.lists(IDS, max_size=3), "exporters": st.lists(IDS, max_size=3)}
+)
+POLICY = st.fixed_dictionaries(
+    {},
+    optional={
+        "on_error": st.sampled_from(["fail", "continue", "route"]),
+        "errors": IDS,
+        "failure_budget": st.just({"max_failures": 1, "window_ms": 1}),
+    },
+)
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    st.dictionaries(st.sampled_from(["traces", "traces/2", "logs", "logs/2"]), PIPELINE),
+    st.lists(POLICY, min_size=4, max_size=4),
+)
+def test_any_wiring_is_a_plan_or_faults(
+    pipelines: dict[str, Any], policies: list[dict[str, Any]]
+) -> None:
+    """Section 9: however components are joined; a plan has only what is joined, and no cycle."""
+    document = yaml.safe_load(SAMPLE)
+    document["service"]["pipelines"] = pipelines
+    nodes = (
+        document["connectors"]["flowmark/fold"],
+        *(
+            document["exporters"][each]
+            for each in ("flowmark", "otlp_http/tracing", "file/letters")
+        ),
+    )
+    for node, policy in zip(nodes, policies, strict=True):
+        for key in ("on_error", "errors", "failure_budget"):
+            node.pop(key, None)
+        node.update(policy)
+    found = verdict(yaml.safe_dump(document))
+    if isinstance(found, Plan):
+        joined = {each for one in found.pipelines.values() for each in one.receivers}
+        joined |= {each for one in found.pipelines.values() for each in one.exporters}
+        assert joined == {*found.receivers, *found.connectors, *found.exporters}
