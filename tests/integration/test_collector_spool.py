@@ -256,6 +256,29 @@ def test_the_counts_add_up_to_what_was_taken(tmp_path: Path) -> None:
         assert counts == {(names.STORED, ""): 30, (names.DUPLICATE, ""): 20}
 
 
+def test_custody_passes_a_chain(tmp_path: Path) -> None:
+    """A24: behind a collector that answers end to end custody is told as custody, and by whom.
+
+    One that has a spool itself is done with what the next one took.
+    """
+    with (
+        Serving(tmp_path / "s.db", "--insecure-no-auth") as backend,
+        collecting(configuration(backend.endpoint, spool=tmp_path / "near")) as near,
+        collecting(configuration(f"http://{near.http}")) as passing,
+        collecting(
+            configuration(f"http://{near.grpc}", spool=tmp_path / "far", protocol="grpc")
+        ) as keeping,
+    ):
+        assert backend_id(passing) == backend_id(near)
+        assert backend_id(keeping) != backend_id(near)
+        told = post(passing.http, 1, 3).json()
+        assert (told["custody"], told["backendId"]) == ("6", backend_id(near))
+        assert post(keeping.http, 4, 6).json()["custody"] == "6"
+        until(lambda: len(stored(tmp_path / "s.db")) == 6)
+        custody = custody_of(keeping)
+        until(lambda: custody.counts()[1] == {(names.CUSTODY, ""): 6})
+
+
 def custody_of(found: Collecting) -> Custody:
     """The custody behind a collector's exporter."""
     made = [each for each in Custodies.made if each.custodian == backend_id(found)]

@@ -103,8 +103,10 @@ def random_span(chance: random.Random, number: int, *, broken: bool) -> Json:
             given[names.RUN_OUTCOME] = chance.choice(["complete", "partial"])
         if broken and chance.random() < 0.3:
             given[chance.choice([names.ATTEMPT_NUMBER, names.ERROR_CODE, names.RUN_ID])] = True
-    failed = {"status": {"code": chance.choice([0, 2])}}
-    return span(number, given, **failed)
+    fields: dict[str, object] = {"status": {"code": chance.choice([0, 2])}}
+    if broken and chance.random() < 0.15:
+        fields["spanId"] = "0" * 16  # no id can be derived: its position is told
+    return span(number, given, **fields)
 
 
 def meaning(answer: requests.Response, content_type: str) -> Meaning:
