@@ -29,6 +29,7 @@ EVENTS: Final = {*names.PART_OF_EVENT, names.ATTEMPT_OBSERVED}
 METRICS: Final = tuple(
     dict.fromkeys((*names.METRICS, *names.SERVER_METRICS, *names.COLLECTOR_METRICS))
 )
+OURS: Final = (names.PREFIX, "failure.")
 WRONG: Final[dict[str, Any]] = {"string": 1, "int": "1", "boolean": 1, "template[any]": [1]}
 """A value of another type, for each type; 1 is no bool and "1" no integer."""
 
@@ -36,9 +37,8 @@ WRONG: Final[dict[str, Any]] = {"string": 1, "int": "1", "boolean": 1, "template
 def keys() -> set[str]:
     """Every attribute key of ``names.py``; of results the part before the application's key."""
     texts = {value for value in vars(names).values() if isinstance(value, str)}
-    found = {text for text in texts if text.startswith(names.PREFIX) and not text.endswith(".")}
-    # Of a line of dead letters, in the place of what is no protobuf message.
-    return (found - EVENTS - {names.UNREAD}) | {RESULT}
+    found = {text for text in texts if text.startswith(OURS) and not text.endswith(".")}
+    return (found - EVENTS) | {RESULT}
 
 
 def checks() -> Iterator[tuple[Attribute, Check]]:
