@@ -132,7 +132,7 @@ def test_each_block_is_known() -> None:
     """E6: a block that does not run has a reason, and each reason a block."""
     there = {(block.document, block.first) for block in blocks()}
     assert set(ELSEWHERE) <= there
-    assert {block.language for block in BLOCKS} == {"console", "python", "yaml"}
+    assert {block.language for block in BLOCKS} == {"console", "promql", "python", "yaml"}
 
 
 @pytest.mark.parametrize("block", of("python"))
@@ -201,6 +201,19 @@ def test_configurations_are_taken(block: Block, tmp_path: Path) -> None:
         file.write_text(block.text, encoding="utf-8")
         done = run_cli("collect", "--config", str(file), "--validate")
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.needs("promtool")
+@pytest.mark.parametrize("block", of("promql"))
+def test_queries_are_taken(block: Block, tmp_path: Path) -> None:
+    """E7: a query that is shown is one that Prometheus takes."""
+    rule = {"record": "shown", "expr": block.text}
+    file = tmp_path / "rules.yaml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "shown", "rules": [rule]}]}), "utf-8")
+    done = subprocess.run(
+        ["promtool", "check", "rules", str(file)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
