@@ -15,7 +15,7 @@ SYSTEM := chromium:chromium postgresql:psql nginx:nginx haproxy:haproxy nodejs:n
     default-jdk-headless:javac maven:mvn \
     curl:curl systemd:systemd-analyze
 
-.PHONY: demo test deps bench lint proto screenshots docs faults fuzz
+.PHONY: demo test deps bench lint proto screenshots docs versions faults fuzz
 .DEFAULT_GOAL := test
 
 # A backend on a temporary store with a story in it; until Ctrl-C, or ARGS=--once.
@@ -61,6 +61,10 @@ docs: $(INSTALLED)
 	$(BIN)/python -m tools.attributes_page
 	$(BIN)/python -m tools.settings_page
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# The wheel under every supported Python that is here, with the newest and the oldest dependencies.
+versions: $(INSTALLED)
+	$(BIN)/python -m tools.versions $(ARGS)
 
 # The pictures of the README: a simulated day, looked at with Chromium.
 screenshots: $(INSTALLED) $(if $(ROOT),deps)

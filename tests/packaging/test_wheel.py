@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tools.versions import interpreters, lower_bounds
+
 ROOT = Path(__file__).resolve().parents[2]
 SERVER_ONLY = ("sqlalchemy", "starlette", "uvicorn", "click", "rich", "pydantic", "jinja2")
 
@@ -134,6 +136,31 @@ def test_demo_works_from_an_empty_folder(full: Path, tmp_path: Path) -> None:
     done = run(full / "flowmark-otel", "demo", "--once", cwd=tmp_path)
     assert "failed" in done.stdout
     assert "completed" in done.stdout
+
+
+@pytest.mark.timeout(600)  # a second environment, by a pip of that Python
+def test_demo_works_on_another_python(wheel: Path, tmp_path: Path) -> None:
+    """A26: the wheel works on another Python of this machine, the oldest supported that is here.
+
+    Where there is no other it is this one. ``make versions`` tries all of them, and more.
+    """
+    own = f"{sys.version_info.major}.{sys.version_info.minor}."
+    others = [each.python for each in interpreters() if not each.version.startswith(own)]
+    run([*others, sys.executable][0], "-m", "venv", tmp_path / "env", cwd=tmp_path)
+    programs = tmp_path / "env" / "bin"
+    install = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    constraints = ("-c", ROOT / "constraints.txt")
+    run(programs / "python", *install, *constraints, f"{wheel}[server]", cwd=tmp_path)
+    done = run(programs / "flowmark-otel", "demo", "--once", cwd=tmp_path)
+    assert "completed" in done.stdout
+
+
+def test_lower_bounds_are_pins(wheel: Path) -> None:
+    """The oldest versions that `make versions` tries are those that the wheel allows."""
+    pins = lower_bounds(wheel, "all")
+    project = (ROOT / "pyproject.toml").read_text()
+    assert {pin.partition("=")[0] for pin in pins} >= {"grpcio", "sqlalchemy", "psycopg[binary]"}
+    assert [pin for pin in pins if f'"{pin.replace("==", ">=")}' not in project] == []
 
 
 def test_types_are_visible_to_users(full: Path, tmp_path: Path) -> None:
