@@ -140,6 +140,10 @@ def test_a_sampler_that_cannot_be_had_is_replaced(
     assert len(told) < 600
 
 
+@pytest.mark.skipif(
+    not hasattr(TracerProvider(shutdown_on_exit=False), "_tracers"),
+    reason="before 1.41 the SDK does not know the tracers that it made",
+)
 def test_wrapping_reaches_tracers_made_before() -> None:
     """E2: the sampler of a provider is wrapped once, and that of its tracers with it."""
     provider = TracerProvider(sampler=ALWAYS_OFF, shutdown_on_exit=False)
