@@ -20,7 +20,7 @@ RULES: Final[list[dict[str, Any]]] = [
     for rule in group["rules"]
 ]
 ALERTS: Final = [rule["alert"] for rule in RULES if "alert" in rule]
-METRICS: Final = (*names.METRICS, *names.SERVER_METRICS)
+METRICS: Final = (*names.METRICS, *names.SERVER_METRICS, *names.COLLECTOR_METRICS)
 
 pytestmark = pytest.mark.needs("promtool")
 
