@@ -21,7 +21,7 @@ OURS = {"/static/times.js", "/static/htmx.min.js"}
 VIEWER = "https://traces.example/{trace_id}/{span_id}"
 PROJECT = "/p/default"
 VIEWS = ("/runs", "/", "/evidence", "/ingest", "/projects")
-MOST_PAGES = 160
+MOST_PAGES = 260
 
 # What every page is asked: elements and attributes that only a sender could have brought, scripts
 # that are not ours, and whether something sticks out.

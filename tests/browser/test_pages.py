@@ -105,6 +105,7 @@ def test_a_folded_group_opens_to_all_its_attempts(reader: Visitor) -> None:
     expect(rows).to_have_count(30)
 
 
+@pytest.mark.timeout(180)
 def test_hostile_telemetry_is_text(reader: Visitor) -> None:
     """D5: no dialog, no policy report, no element that a sender wrote; it can be read as text."""
     page = reader.page
