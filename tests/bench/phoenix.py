@@ -27,7 +27,7 @@ from tests.support.fleet import alive, children
 
 REQUESTS: Final = 40
 INSTALL_SECONDS: Final = 900
-START_SECONDS: Final = 120
+START_SECONDS: Final = 300
 SEND_SECONDS: Final = 30
 STOP_SECONDS: Final = 60
 REST_SECONDS: Final = 3  # after the start, before memory is looked at
