@@ -67,6 +67,9 @@ ELSEWHERE: Final = {
         "collector/README.md",
         "flowmark-otel replay dead-letters.jsonl --endpoint http://127.0.0.1:5318",
     ): "files that only a collector has; tests/integration/test_cli_replay.py runs the command",
+    ("collector/otelcol/README.md", "make otelcol"): (
+        "builds for minutes; tests/integration/test_stock_collector.py builds and runs the same"
+    ),
     ("deploy/README.md", "docker build --file deploy/Dockerfile --tag flowmark-otel ."): (
         TEST_DEPLOY
     ),
