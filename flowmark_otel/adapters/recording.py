@@ -89,9 +89,13 @@ class Call:
             givers.add("context")
         shared[names.OPERATION_NAME] = name
         shared[names.ATTEMPT_GROUP_ID] = group
-        if limit is not None and limit > 0:
-            shared[names.ATTEMPT_LIMIT] = limit
         self._shared = shared
+        self.allow(limit)
+
+    def allow(self, limit: int | None) -> None:
+        """What the tries that are started from now on say of the attempts allowed in total."""
+        if limit is not None and limit > 0:
+            self._shared[names.ATTEMPT_LIMIT] = limit
 
     def start(self, number: int) -> Try | None:
         """Start a try, numbered from 1, and make its span current; None if that went wrong."""

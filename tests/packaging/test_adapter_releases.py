@@ -16,6 +16,7 @@ UNREACHABLE: Final = ("connection", "resolve", "timed out", "no matching distrib
 
 OLDEST: Final = {
     "backoff": ("backoff==2.0.0",),
+    "botocore": ("botocore==1.31.63",),
     "tenacity": ("tenacity==8.2.0",),
     "stamina": ("stamina==23.1.0", "tenacity==8.2.0"),
 }
