@@ -48,8 +48,10 @@ def is_suppressed_now() -> bool:
 
 def _has_run(context: Context) -> bool:
     """Whether spans that start here share a run without being told: of a trace, or of baggage."""
-    if trace.get_current_span(context).get_span_context().is_valid:
-        return True
+    return trace.get_current_span(context).get_span_context().is_valid or _is_told_run(context)
+
+
+def _is_told_run(context: Context) -> bool:
     return "baggage" in givers and baggage.get_baggage(names.RUN_ID, context) is not None
 
 
@@ -64,12 +66,19 @@ class Call:
     """One call that is retried: what its tries share.
 
     ``name``: of the operation, unless the caller gives one. ``limit``: attempts allowed in total,
-    None where the policy does not say. ``group_id``: the library's own where it has a real one.
+    None where the policy does not say. ``group_id``: the library's own where it has a real one;
+    so ``run_id``, which is the run's where no workflow is active.
     """
 
     __slots__ = ("_given", "_name", "_own_run", "_shared")
 
-    def __init__(self, name: str, limit: int | None = None, group_id: str | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        limit: int | None = None,
+        group_id: str | None = None,
+        run_id: str | None = None,
+    ) -> None:
         current = otel.get_current()
         group = new_id() if group_id is None else group_id
         self._given = NAME_KEY in current
@@ -78,14 +87,14 @@ class Call:
         self._name = name
         self._own_run = False
         shared: dict[str, str | int] = {}
-        workflow, run_id = current.get(WORKFLOW_KEY), current.get(RUN_ID_KEY)
+        workflow, active = current.get(WORKFLOW_KEY), current.get(RUN_ID_KEY)
         if workflow is not None:
             shared[names.WORKFLOW_NAME] = cast("str", workflow)
-        if run_id is not None:
-            shared[names.RUN_ID] = cast("str", run_id)
-        elif not _has_run(current):  # one id is enough for what is one call
+        if active is not None:
+            shared[names.RUN_ID] = cast("str", active)
+        elif not (_is_told_run(current) if run_id else _has_run(current)):
             self._own_run = True
-            shared[names.RUN_ID] = group
+            shared[names.RUN_ID] = run_id or group  # one id is enough for what is one call
             givers.add("context")
         shared[names.OPERATION_NAME] = name
         shared[names.ATTEMPT_GROUP_ID] = group
@@ -96,6 +105,19 @@ class Call:
         """What the tries that are started from now on say of the attempts allowed in total."""
         if limit is not None and limit > 0:
             self._shared[names.ATTEMPT_LIMIT] = limit
+
+    def attributes(self, number: int) -> dict[str, str | int]:
+        """What the span of a try carries from its start on."""
+        return {**self._shared, names.ATTEMPT_NUMBER: number}
+
+    def inside(self, current: Context, span: Span) -> Context:
+        """The context within a try, which ``span`` stands for."""
+        inside: dict[str, object] = {**current, _SPAN_KEY: span}
+        if self._own_run:
+            inside[RUN_ID_KEY] = self._shared[names.RUN_ID]
+        if self._given:
+            inside[NAME_KEY] = None
+        return Context(inside)
 
     def start(self, number: int) -> Try | None:
         """Start a try, numbered from 1, and make its span current; None if that went wrong."""
@@ -108,7 +130,7 @@ class Call:
     def _start(self, number: int) -> Try:
         found = client()
         current = otel.get_current()
-        attributes = {**self._shared, names.ATTEMPT_NUMBER: number}
+        attributes = self.attributes(number)
         start_ns = found.clock.now_ns()
         span = found.tracer().start_span(
             self._name,
@@ -122,12 +144,7 @@ class Call:
             recording = Recording(
                 found, names.RECORD_OPERATION, self._name, fields, place, span=span
             )
-        inside: dict[str, object] = {**current, _SPAN_KEY: span}
-        if self._own_run:
-            inside[RUN_ID_KEY] = self._shared[names.RUN_ID]
-        if self._given:
-            inside[NAME_KEY] = None
-        return Try(found, span, recording, current, Context(inside))
+        return Try(found, span, recording, current, self.inside(current, span))
 
 
 class Try:

@@ -17,6 +17,9 @@ UNREACHABLE: Final = ("connection", "resolve", "timed out", "no matching distrib
 OLDEST: Final = {
     "backoff": ("backoff==2.0.0",),
     "botocore": ("botocore==1.31.63",),
+    "celery": (
+        *("celery==5.3.0", "kombu==5.3.0", "billiard==4.1.0", "vine==5.0.0", "amqp==5.1.1"),
+    ),
     "tenacity": ("tenacity==8.2.0",),
     "stamina": ("stamina==23.1.0", "tenacity==8.2.0"),
 }
