@@ -20,6 +20,7 @@ OLDEST: Final = {
     "celery": (
         *("celery==5.3.0", "kombu==5.3.0", "billiard==4.1.0", "vine==5.0.0", "amqp==5.1.1"),
     ),
+    "dramatiq": ("dramatiq==1.14.0",),
     "google_api_core": ("google-api-core==2.17.0",),
     "tenacity": ("tenacity==8.2.0",),
     "stamina": ("stamina==23.1.0", "tenacity==8.2.0"),
