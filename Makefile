@@ -15,7 +15,7 @@ SYSTEM := chromium:chromium postgresql:psql nginx:nginx haproxy:haproxy nodejs:n
     default-jdk-headless:javac maven:mvn \
     curl:curl systemd:systemd-analyze
 
-.PHONY: demo test deps bench lint proto screenshots
+.PHONY: demo test deps bench lint proto screenshots docs faults fuzz
 .DEFAULT_GOAL := test
 
 # A backend on a temporary store with a story in it; until Ctrl-C, or ARGS=--once.
@@ -37,9 +37,30 @@ lint: $(INSTALLED)
 bench: $(INSTALLED)
 	$(BIN)/python -m tests.bench --json bench.json $(ARGS)
 
+# The fault matrix alone, its campaigns at their full length: a table, and faults.json.
+faults: $(INSTALLED) $(if $(ROOT),deps)
+	$(BIN)/python -m pytest --long --faults faults.json $(ARGS)
+
+# Ten minutes for each reader of strangers' bytes; ARGS="scanned --seconds 60" for less.
+fuzz: $(INSTALLED)
+	$(BIN)/python -m tests.fuzz $(ARGS)
+
+# The stock OpenTelemetry Collector that stands beside ours in tests and benchmarks; needs Go.
+otelcol: .tools/otelcol
+
+.tools/otelcol: collector/otelcol/main.go collector/otelcol/go.mod collector/otelcol/go.sum
+	@mkdir -p .tools
+	cd collector/otelcol && CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o ../../$@ .
+
 # Generated code is checked in; a test compares it with what this writes.
 proto: $(INSTALLED)
 	$(BIN)/python proto/generate.py
+
+# The documentation as a site, in build/site; pages that are written from code are checked in.
+docs: $(INSTALLED)
+	$(BIN)/python -m tools.attributes_page
+	$(BIN)/python -m tools.settings_page
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # The pictures of the README: a simulated day, looked at with Chromium.
 screenshots: $(INSTALLED) $(if $(ROOT),deps)

@@ -27,6 +27,7 @@ def main() -> None:
         sys.stderr.write(
             f"flowmark-otel: this needs the package {package!r}, which is not installed.\n"
             "Install the server extra: pip install 'flowmark-otel[server]'\n"
+            "or, for collect and replay alone: pip install 'flowmark-otel[collector]'\n"
         )
         sys.exit(USAGE)
 

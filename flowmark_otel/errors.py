@@ -42,6 +42,14 @@ class UnsupportedMedia(RequestError):
     """A content type or content encoding that is not OTLP's."""
 
 
+class NotServed(RequestError):
+    """No pipeline of this collector takes such requests."""
+
+
+class NotTaken(RequestError):
+    """A node of the collector failed for good over this request."""
+
+
 class Unauthenticated(RequestError):
     """No key, an unknown, expired or revoked one."""
 

@@ -171,6 +171,16 @@ REASON_EXPIRED: Final = "expired"
 REASON_NOT_SENT: Final = "not_sent"
 """Refused by our own validation, or impossible to encode: it never left the process."""
 
+# -- dead letters: the keys of a line, and of the log record that carries one (section 9) --------
+FAILURE_ATTEMPTS: Final = "failure.attempts"
+FAILURE_EXCEPTION: Final = "failure.exception"
+FAILURE_MESSAGE: Final = "failure.message"
+FAILURE_NODE: Final = "failure.node"
+LETTER_TIME: Final = "time"
+LETTER_INPUT: Final = "input"
+UNREAD: Final = "flowmark.unread"
+"""In OTLP/JSON, in place of a part that is no protobuf message: its bytes in base64."""
+
 # -- states of a recorded event that only a sender knows (contract, section 3) ------------------
 UNACKNOWLEDGED: Final = "unacknowledged"
 QUEUED: Final = "queued"
@@ -302,7 +312,8 @@ METRICS: Final = (
     *(SPOOL_SIZE_METRIC, SPOOL_AGE_METRIC),
 )
 
-# Of the backend, beside DELIVERY_METRIC (events judged) and QUEUE_SIZE_METRIC (events that wait).
+# Of the backend, beside those of attempts, and DELIVERY_METRIC (events judged) and
+# QUEUE_SIZE_METRIC (events that wait). It has no spool.
 TRANSPORT: Final = "flowmark.transport"
 REQUEST_KIND: Final = "flowmark.request.kind"
 REQUEST_OUTCOME: Final = "flowmark.request.outcome"
@@ -334,9 +345,76 @@ STORE_SIZE_METRIC: Final = Metric(
     "flowmark.store.size", "By", "The store on disk, its log included."
 )
 SERVER_METRICS: Final = (
-    *(DELIVERY_METRIC, QUEUE_SIZE_METRIC, REQUESTS_METRIC, IN_FLIGHT_METRIC),
+    *(ATTEMPTS_METRIC, OPERATIONS_METRIC, ATTEMPT_DURATION_METRIC, TIME_LOST_METRIC),
+    *(DIAGNOSTICS_METRIC, DELIVERY_METRIC, QUEUE_SIZE_METRIC, REQUESTS_METRIC, IN_FLIGHT_METRIC),
     *(READY_METRIC, WORKERS_METRIC, WORKER_DEATHS_METRIC),
     *(STORE_WRITE_METRIC, STORE_SIZE_METRIC),
+)
+
+# Of the collector, by node and by pipeline (contract, section 9), beside READY_METRIC and
+# IN_FLIGHT_METRIC.
+NODE: Final = "flowmark.node"
+NODE_KIND: Final = "flowmark.node.kind"
+PIPELINE: Final = "flowmark.pipeline"
+PIPELINE_OUTCOME: Final = "flowmark.pipeline.outcome"
+_OF_NODES: Final = (NODE_KIND, NODE)
+
+NODE_RECEIVED_METRIC: Final = Metric(
+    "flowmark.collector.received",
+    "{item}",
+    "Spans, log records, events or letters that came to a node.",
+    _OF_NODES,
+)
+NODE_MESSAGES_METRIC: Final = Metric(
+    "flowmark.collector.messages", "{message}", "Messages that came to a node.", _OF_NODES
+)
+NODE_FAILED_METRIC: Final = Metric(
+    "flowmark.collector.failed_messages",
+    "{message}",
+    "Messages that failed at a node, all tries included.",
+    _OF_NODES,
+)
+NODE_FOLDED_METRIC: Final = Metric(
+    "flowmark.collector.folded", "{event}", "Events that a connector made.", _OF_NODES
+)
+NODE_FORWARDED_METRIC: Final = Metric(
+    "flowmark.collector.forwarded", "{item}", "Items that who comes next has taken.", _OF_NODES
+)
+NODE_REFUSED_METRIC: Final = Metric(
+    "flowmark.collector.refused",
+    "{item}",
+    "Items that did not get through, by reason.",
+    (*_OF_NODES, DELIVERY_REASON),
+)
+NODE_DROPPED_METRIC: Final = Metric(
+    "flowmark.collector.dropped", "{item}", "Items given up by on_error: continue.", _OF_NODES
+)
+NODE_LETTERS_METRIC: Final = Metric(
+    "flowmark.collector.dead_letters", "{item}", "Items routed to an error port.", _OF_NODES
+)
+NODE_RETRIES_METRIC: Final = Metric(
+    "flowmark.collector.retries", "{try}", "Tries after the first one of a message.", _OF_NODES
+)
+NODE_READY_METRIC: Final = Metric(
+    "flowmark.collector.node.ready", "1", "Whether a node takes messages now.", _OF_NODES
+)
+NODE_SPOOL_SIZE_METRIC: Final = Metric(
+    "flowmark.collector.spool.size", "By", "Bytes of a node's spool on disk.", _OF_NODES
+)
+NODE_SPOOL_AGE_METRIC: Final = Metric(
+    "flowmark.collector.spool.age", "s", "Age of the oldest record of a node's spool.", _OF_NODES
+)
+PIPELINE_MESSAGES_METRIC: Final = Metric(
+    "flowmark.collector.pipeline.messages",
+    "{message}",
+    "Messages of a pipeline by how they ended for their sender.",
+    (PIPELINE, PIPELINE_OUTCOME),
+)
+COLLECTOR_METRICS: Final = (
+    *(NODE_RECEIVED_METRIC, NODE_MESSAGES_METRIC, NODE_FAILED_METRIC, NODE_FOLDED_METRIC),
+    *(NODE_FORWARDED_METRIC, NODE_REFUSED_METRIC, NODE_DROPPED_METRIC, NODE_LETTERS_METRIC),
+    *(NODE_RETRIES_METRIC, NODE_READY_METRIC, NODE_SPOOL_SIZE_METRIC, NODE_SPOOL_AGE_METRIC),
+    *(PIPELINE_MESSAGES_METRIC, READY_METRIC, IN_FLIGHT_METRIC),
 )
 
 # -- the closed sets as types, for answers and their OpenAPI document (contract, section 5) ------

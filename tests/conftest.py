@@ -15,6 +15,8 @@ from tests.support.postgres import Cluster, cluster
 BY_HAND = {"go": "Go 1.26, or any from 1.21 that may fetch it"}
 """Programs that no package of Debian has as new as tests need them."""
 
+pytest_plugins = ("tests.support.fault_table",)
+
 CI = os.environ.get("CI") == "true"
 
 settings.register_profile("dev", deadline=None, suppress_health_check=[HealthCheck.too_slow])

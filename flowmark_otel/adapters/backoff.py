@@ -27,6 +27,7 @@ class BackoffInstrumentor(Adapter):
     """
 
     requirement = "backoff >= 2.0.0"
+    module = "backoff"
 
     def patch(self, patches: Patches) -> None:
         """Wrap what makes a loop around a function."""

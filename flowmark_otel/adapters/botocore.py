@@ -26,6 +26,7 @@ class BotocoreInstrumentor(Adapter):
     """
 
     requirement = "botocore >= 1.31.63"
+    module = "botocore.endpoint"
 
     def patch(self, patches: Patches) -> None:
         """Wrap the send, and what decides about another."""

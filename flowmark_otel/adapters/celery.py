@@ -28,6 +28,7 @@ class CeleryInstrumentor(Adapter):
     """
 
     requirement = "celery >= 5.3.0"
+    module = "celery.app.trace"
 
     _listening: tuple[tuple[Any, Any], ...] = ()
     """What listens, by signal; owned by instrument and uninstrument."""

@@ -20,6 +20,7 @@ class DramatiqInstrumentor(Adapter):
     """
 
     requirement = "dramatiq >= 1.14.0"
+    module = "dramatiq"
 
     def patch(self, patches: Patches) -> None:
         """Wrap what a worker does with a message, and the call of an actor in it."""

@@ -35,6 +35,7 @@ class GoogleApiCoreInstrumentor(Adapter):
     """
 
     requirement = "google-api-core >= 2.17.0"
+    module = "google.api_core.retry"
 
     def patch(self, patches: Patches) -> None:
         """Wrap the loops, wherever they are looked up."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import logging
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Collection
+from types import FunctionType
 from typing import Any, ClassVar
 
 from opentelemetry.instrumentation.instrumentor import (  # type: ignore[attr-defined]  # unchecked
     BaseInstrumentor,
 )
+from wrapt import register_post_import_hook
 
 from flowmark_otel.config.client import configured
 
@@ -33,7 +37,7 @@ class Patches:
         original = vars(owner).get(name)
         if original is None:
             return
-        replacement = wrapped(original)
+        replacement = wrapped(_method(original) if isinstance(owner, type) else original)
         setattr(owner, name, replacement)
         self._made.append((owner, name, original, replacement))
 
@@ -45,6 +49,28 @@ class Patches:
         self._made.clear()
 
 
+def _method(original: Any) -> Any:
+    """What is called with its object as first argument.
+
+    Another instrumentation's wrapper wants to be bound to it.
+    """
+    if type(original) is FunctionType or not hasattr(original, "__get__"):
+        return original
+    if inspect.iscoroutinefunction(original):
+
+        @functools.wraps(original)
+        async def async_method(owner: Any, *args: Any, **kwargs: Any) -> Any:
+            return await original.__get__(owner, type(owner))(*args, **kwargs)
+
+        return async_method
+
+    @functools.wraps(original)
+    def method(owner: Any, *args: Any, **kwargs: Any) -> Any:
+        return original.__get__(owner, type(owner))(*args, **kwargs)
+
+    return method
+
+
 class Adapter(BaseInstrumentor):  # type: ignore[misc]  # as above
     """An instrumentor for one retry library.
 
@@ -53,12 +79,21 @@ class Adapter(BaseInstrumentor):  # type: ignore[misc]  # as above
     """
 
     requirement: ClassVar[str]
+    module: ClassVar[str | None] = None
+    """What the application imports where it uses the library, which may take seconds to load: it
+    is changed when that is done, and never loaded for the adapter's sake. None: changed at once."""
+
     _patches: Patches | None = None
 
     @classmethod
     def when_configured(cls) -> Adapter | Idle:
         """What the entry point makes: idle unless the environment asks for anything to be sent."""
         return cls() if configured(os.environ) else Idle()
+
+    @property
+    def is_on(self) -> bool:
+        """Whether it records: what somebody else has wrapped stays, and must record no more."""
+        return self._patches is not None
 
     @abstractmethod
     def patch(self, patches: Patches) -> None:
@@ -74,14 +109,22 @@ class Adapter(BaseInstrumentor):  # type: ignore[misc]  # as above
         if conflict:
             _log.debug("%s: nothing to record: %s", type(self).__name__, conflict)
             return
-        patches = Patches()
+        patches = self._patches = Patches()
+        if self.module is None:
+            self._patch(patches)
+        else:
+            register_post_import_hook(lambda _: self._patch(patches), self.module)
+
+    def _patch(self, patches: Patches) -> None:
+        """The library is there; it may be long after, when all was switched off again."""
+        if self._patches is not patches:
+            return
         try:
             self.patch(patches)
         except Exception as error:  # noqa: BLE001 - a release of which nobody knows yet
+            self._patches = None
             patches.undo()
             _log.warning("%s: its tries are not recorded: %s", self.requirement, error)
-            return
-        self._patches = patches
 
     def _uninstrument(self, **kwargs: object) -> None:
         del kwargs

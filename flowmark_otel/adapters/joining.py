@@ -6,10 +6,13 @@ So whoever reads the span, by its keys or by a signal, reads one attempt.
 from __future__ import annotations
 
 from opentelemetry import context as otel
+from opentelemetry.context import Context
 from opentelemetry.trace import Span, Status, StatusCode
 
 from flowmark_otel import names
+from flowmark_otel.adapters.naming import NAME_KEY
 from flowmark_otel.adapters.recording import Call, failed_inside
+from flowmark_otel.annotate.context import RUN_ID_KEY
 from flowmark_otel.annotate.hook import client
 from flowmark_otel.annotate.operation import is_failure
 from flowmark_otel.annotate.options import type_name
@@ -26,13 +29,18 @@ class Joined:
 
     def __init__(self, call: Call, span: Span, number: int) -> None:
         found = client()
-        attributes = call.attributes(number)
+        attributes = {**call.shared, names.ATTEMPT_NUMBER: number}
         span.set_attributes(attributes)
         found.say(span, attributes)
         self._span = span
         self._ended = False
         self._before = otel.get_current()
-        self._inside = call.inside(self._before, span)
+        inside: dict[str, object] = dict(self._before)
+        if call.own_run:
+            inside[RUN_ID_KEY] = call.shared[names.RUN_ID]
+        if call.given:
+            inside[NAME_KEY] = None
+        self._inside = Context(inside)
         otel.attach(self._inside)
 
     def end(self, error: BaseException | None = None, *, code: str | None = None) -> None:

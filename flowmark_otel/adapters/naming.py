@@ -6,6 +6,7 @@ import functools
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FunctionType
 from typing import Final
 
 from opentelemetry import context as otel
@@ -14,6 +15,10 @@ from opentelemetry.context import Context
 from flowmark_otel import names
 from flowmark_otel.annotate.options import shown
 from flowmark_otel.validate import clean_default
+
+_METHODS: Final = frozenset(
+    ("CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "QUERY", "TRACE")
+)
 
 NAME_KEY: Final = otel.create_key("flowmark-adapter-operation")
 """Context key of the name that the caller gives; its value is a string."""
@@ -41,8 +46,9 @@ def given_name(context: Context) -> str | None:
 
 def function_name(function: object) -> str:
     """Module and qualified name of what is called, at most 200 characters."""
-    while isinstance(function, functools.partial):
-        function = function.func
+    if type(function) is not FunctionType:
+        while isinstance(function, functools.partial):
+            function = function.func
     qualified = getattr(function, "__qualname__", None)
     if not isinstance(qualified, str):  # an object that can be called
         function = type(function)
@@ -67,6 +73,22 @@ def calling_function(*libraries: str) -> str:
         frame = frame.f_back
     code = frame.f_code
     return joined_name(module, getattr(code, "co_qualname", code.co_name))
+
+
+@functools.lru_cache(maxsize=1024)
+def request_name(method: str, where: str) -> str:
+    """Method, and host or template of a path: few names for many requests.
+
+    A method that nobody knows is called HTTP, as the semantic conventions have it.
+    """
+    said = method.upper()
+    return clean_default(f"{said if said in _METHODS else 'HTTP'} {where}".rstrip())[0]
+
+
+@functools.lru_cache(maxsize=1024)
+def connection_name(host: str) -> str:
+    """What connecting to a host is called."""
+    return clean_default(f"connect {host}")[0]
 
 
 @functools.lru_cache(maxsize=1024)

@@ -17,22 +17,32 @@ from opentelemetry.trace import INVALID_SPAN, Span, Status, StatusCode
 
 from flowmark_otel import names
 from flowmark_otel.adapters.naming import NAME_KEY, given_name
-from flowmark_otel.annotate.context import GIVEN_KEY, RUN_ID_KEY, WORKFLOW_KEY, givers
-from flowmark_otel.annotate.hook import Client, client
+from flowmark_otel.annotate.context import (
+    GIVEN_KEY,
+    RUN_ID_KEY,
+    WORKFLOW_KEY,
+    current_context,
+    givers,
+    making_current,
+)
+from flowmark_otel.annotate.hook import client
 from flowmark_otel.annotate.operation import is_failure
 from flowmark_otel.annotate.options import Fields, type_name
 from flowmark_otel.annotate.recording import Ending, Place, Recording
 from flowmark_otel.model import Diagnostic
 
-_SUPPRESSED: Final = (
-    otel._SUPPRESS_INSTRUMENTATION_KEY,  # noqa: SLF001 - the field's own switch has no other name
-    "suppress_instrumentation",  # as older releases write it
-)
+_SUPPRESSED: Final = otel._SUPPRESS_INSTRUMENTATION_KEY  # noqa: SLF001 - it has no other name
+_SUPPRESSED_BEFORE: Final = "suppress_instrumentation"  # as older releases write it
 [_SPAN_KEY] = trace.set_span_in_context(INVALID_SPAN, Context())
 _BITS: Final = 128
 _ids: Final = random.Random()  # noqa: S311 - ids, no secrets; not the application's generator
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_ids.seed)
+
+
+_current: Final = current_context()
+_make_current: Final = making_current()
+_put: Final = dict.__setitem__  # into a context that nobody else has yet
 
 
 def new_id() -> str:
@@ -42,13 +52,15 @@ def new_id() -> str:
 
 def is_suppressed_now() -> bool:
     """Whether whoever calls has asked that nothing be recorded of it, as exporters do."""
-    context = otel.get_current()
-    return bool(context.get(_SUPPRESSED[0]) or context.get(_SUPPRESSED[1]))
+    context = _current()
+    return bool(context) and bool(context.get(_SUPPRESSED) or context.get(_SUPPRESSED_BEFORE))
 
 
 def _has_run(context: Context) -> bool:
     """Whether spans that start here share a run without being told: of a trace, or of baggage."""
-    return trace.get_current_span(context).get_span_context().is_valid or _is_told_run(context)
+    if _SPAN_KEY in context and trace.get_current_span(context).get_span_context().is_valid:
+        return True
+    return _is_told_run(context)
 
 
 def _is_told_run(context: Context) -> bool:
@@ -70,7 +82,7 @@ class Call:
     so ``run_id``, which is the run's where no workflow is active.
     """
 
-    __slots__ = ("_given", "_name", "_own_run", "_shared")
+    __slots__ = ("given", "name", "own_run", "shared")
 
     def __init__(
         self,
@@ -79,13 +91,13 @@ class Call:
         group_id: str | None = None,
         run_id: str | None = None,
     ) -> None:
-        current = otel.get_current()
-        group = new_id() if group_id is None else group_id
-        self._given = NAME_KEY in current
-        if self._given:
+        current = _current()
+        group = f"{_ids.getrandbits(_BITS):032x}" if group_id is None else group_id
+        self.given = NAME_KEY in current
+        if self.given:
             name = given_name(current) or name
-        self._name = name
-        self._own_run = False
+        self.name = name
+        self.own_run = False
         shared: dict[str, str | int] = {}
         workflow, active = current.get(WORKFLOW_KEY), current.get(RUN_ID_KEY)
         if workflow is not None:
@@ -93,58 +105,29 @@ class Call:
         if active is not None:
             shared[names.RUN_ID] = cast("str", active)
         elif not (_is_told_run(current) if run_id else _has_run(current)):
-            self._own_run = True
+            self.own_run = True
             shared[names.RUN_ID] = run_id or group  # one id is enough for what is one call
             givers.add("context")
         shared[names.OPERATION_NAME] = name
         shared[names.ATTEMPT_GROUP_ID] = group
-        self._shared = shared
+        self.shared = shared
         self.allow(limit)
 
     def allow(self, limit: int | None) -> None:
         """What the tries that are started from now on say of the attempts allowed in total."""
-        if limit is not None and limit > 0:
-            self._shared[names.ATTEMPT_LIMIT] = limit
+        if type(limit) is int and limit > 0:  # a library takes what it is given
+            self.shared[names.ATTEMPT_LIMIT] = limit
 
-    def attributes(self, number: int) -> dict[str, str | int]:
-        """What the span of a try carries from its start on."""
-        return {**self._shared, names.ATTEMPT_NUMBER: number}
+    def start(self, number: int, parent: Span | None = None) -> Try | None:
+        """Start a try, numbered from 1, and make its span current; None if that went wrong.
 
-    def inside(self, current: Context, span: Span) -> Context:
-        """The context within a try, which ``span`` stands for."""
-        inside: dict[str, object] = {**current, _SPAN_KEY: span}
-        if self._own_run:
-            inside[RUN_ID_KEY] = self._shared[names.RUN_ID]
-        if self._given:
-            inside[NAME_KEY] = None
-        return Context(inside)
-
-    def start(self, number: int) -> Try | None:
-        """Start a try, numbered from 1, and make its span current; None if that went wrong."""
+        ``parent``: the span that it is below, where that is not the current one.
+        """
         try:
-            return self._start(number)
+            return Try(self, number, parent)
         except Exception as error:  # noqa: BLE001 - nothing of ours reaches the application
             failed_inside(error)
             return None
-
-    def _start(self, number: int) -> Try:
-        found = client()
-        current = otel.get_current()
-        attributes = self.attributes(number)
-        start_ns = found.clock.now_ns()
-        span = found.tracer().start_span(
-            self._name,
-            Context({**current, GIVEN_KEY: attributes}),
-            attributes=attributes,
-            start_time=start_ns,
-        )
-        recording = None
-        if not found.captured(span):
-            place, fields = Place(current, start_ns), Fields({**attributes}, [])
-            recording = Recording(
-                found, names.RECORD_OPERATION, self._name, fields, place, span=span
-            )
-        return Try(found, span, recording, current, self.inside(current, span))
 
 
 class Try:
@@ -152,22 +135,33 @@ class Try:
 
     __slots__ = ("_before", "_client", "_end_ns", "_ended", "_inside", "_recording", "_span")
 
-    def __init__(
-        self,
-        found: Client,
-        span: Span,
-        recording: Recording | None,
-        before: Context,
-        inside: Context,
-    ) -> None:
-        self._client = found
-        self._span = span
-        self._recording = recording
-        self._before = before
-        self._inside = inside
-        self._end_ns = 0
+    def __init__(self, call: Call, number: int, parent: Span | None) -> None:
         self._ended = False
-        otel.attach(inside)
+        self._end_ns = 0
+        self._client = found = client()
+        self._before = current = _current()
+        if parent is not None and trace.get_current_span(current) is not parent:
+            current = Context({**current, _SPAN_KEY: parent})
+        attributes = {**call.shared, names.ATTEMPT_NUMBER: number}
+        given = Context(current)
+        _put(given, GIVEN_KEY, attributes)
+        start_ns = found.clock.now_ns()
+        self._span = span = found.tracer().start_span(
+            call.name, given, attributes=attributes, start_time=start_ns
+        )
+        self._recording = None
+        if not found.captured(span):
+            place, fields = Place(current, start_ns), Fields({**attributes}, [])
+            self._recording = Recording(
+                found, names.RECORD_OPERATION, call.name, fields, place, span=span
+            )
+        self._inside = inside = Context(current)
+        _put(inside, _SPAN_KEY, span)
+        if call.own_run:
+            _put(inside, RUN_ID_KEY, call.shared[names.RUN_ID])
+        if call.given:
+            _put(inside, NAME_KEY, None)
+        _make_current(inside)
 
     def leave(self) -> None:
         """It has come to its end: its span is not current any more. How, ``end`` says later.
@@ -175,8 +169,8 @@ class Try:
         No token is kept: a try may be left in another task or thread, where nothing is changed.
         """
         try:
-            if otel.get_current() is self._inside:
-                otel.attach(self._before)
+            if _current() is self._inside:
+                _make_current(self._before)
             self._end_ns = self._client.clock.now_ns()
         except Exception as error:  # noqa: BLE001 - nothing of ours reaches the application
             failed_inside(error)

@@ -23,6 +23,7 @@ class StaminaInstrumentor(Adapter):
     """
 
     requirement = "stamina >= 23.1.0"
+    module = "stamina"
 
     def patch(self, patches: Patches) -> None:
         """Wrap the beginnings of stamina's loop, which knows the name."""

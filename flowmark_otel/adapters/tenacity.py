@@ -19,7 +19,7 @@ NAME: Final = "_flowmark_name"
 
 _TRY: Final = "_flowmark_try"
 _LIBRARIES: Final = ("tenacity", "stamina")
-_UNKNOWN: Final = "<unknown>"
+_UNASKED: Final[Any] = object()
 
 
 class TenacityInstrumentor(Adapter):
@@ -31,6 +31,7 @@ class TenacityInstrumentor(Adapter):
     """
 
     requirement = "tenacity >= 8.2.0"
+    module = "tenacity"
 
     def patch(self, patches: Patches) -> None:
         """Wrap the step of the loop, the ends of a try, and the block of a loop."""
@@ -71,14 +72,19 @@ class _Steps:
 
             return async_step
 
+        attempt, begin, settle = self._attempt, self._begin, self._settle
+
         @functools.wraps(original)
         def step(retrying: Any, retry_state: Any) -> Any:
             try:
                 do = original(retrying, retry_state)
             except BaseException as error:
-                self._settle(retrying, retry_state, isinstance(error, self._given_up))
+                settle(retrying, retry_state, isinstance(error, self._given_up))
                 raise
-            self._follow(retrying, retry_state, do)
+            if type(do) is not attempt:  # as in _follow, with fewer frames
+                settle(retrying, retry_state, isinstance(do, self._sleep))
+            elif retry_state.fn is not None:
+                begin(retry_state)
             return do
 
         return step
@@ -114,11 +120,11 @@ class _Steps:
 
     def _begin(self, state: Any) -> None:
         try:
-            call: Call | bool | None = getattr(state, _CALL, False)
-            if call is False:
+            call: Call | None = getattr(state, _CALL, _UNASKED)
+            if call is _UNASKED:
                 call = self._call(state)
                 setattr(state, _CALL, call)
-            if isinstance(call, Call):
+            if call is not None:
                 setattr(state, _TRY, call.start(state.attempt_number))
         except Exception as error:  # noqa: BLE001 - nothing of ours reaches the application
             failed_inside(error)
@@ -142,22 +148,24 @@ class _Steps:
     def _call(self, state: Any) -> Call | None:
         if is_suppressed_now():
             return None
-        retrying = state.retry_object
-        return Call(_name(state), self._limit(retrying.stop))
+        function = state.fn
+        name = _loop_name(state) if function is None else function_name(function)
+        stop = state.retry_object.stop
+        usual = type(stop) is self._by_number
+        return Call(name, stop.max_attempt_number if usual else self._limit(stop))
 
     def _limit(self, stop: object) -> int | None:
         """The attempts that a policy allows; other conditions may end it before."""
         if isinstance(stop, self._by_number):
-            return _whole(stop.max_attempt_number)
+            found: int = stop.max_attempt_number
+            return found
         if isinstance(stop, self._by_any):
-            limits = [each for each in map(self._limit, stop.stops) if each is not None]
+            limits = [each for each in map(self._limit, stop.stops) if type(each) is int]
             return min(limits) if limits else None
         return None
 
 
-def _name(state: Any) -> str:
-    if state.fn is not None:
-        return function_name(state.fn)
+def _loop_name(state: Any) -> str:
     retrying = state.retry_object
     named = getattr(retrying, NAME, None)
     if named is None:  # releases since 9.1 know a name
@@ -199,7 +207,3 @@ def _set_exception(original: Any) -> Any:
         return original(state, exc_info)
 
     return set_exception
-
-
-def _whole(value: object) -> int | None:
-    return value if type(value) is int else None

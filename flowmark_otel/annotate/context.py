@@ -6,10 +6,13 @@ processor reads the identity from here in ``on_start``.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, cast
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any, Final, NamedTuple, cast
 
 from opentelemetry import baggage, context as otel, trace
 from opentelemetry.context import Context
+from opentelemetry.context.contextvars_context import ContextVarsRuntimeContext
 
 from flowmark_otel import names
 
@@ -37,6 +40,29 @@ workflows, is not asked for its context.
 
 _OWNER: Final = otel.create_key("flowmark-owner")
 _BEFORE: Final = otel.create_key("flowmark-before")
+
+
+def current_context() -> Callable[[], Context]:
+    """What reads the current context, with as few frames as its keeper allows.
+
+    Every span pays for this call. The usual keeper holds a context variable, which is read in C.
+    """
+    keeper: Any = getattr(otel, "_RUNTIME_CONTEXT", None)
+    read: Callable[[], Context] = getattr(keeper, "get_current", otel.get_current)
+    return getattr(_variable_of(keeper), "get", read)
+
+
+def making_current() -> Callable[[Context], object]:
+    """What makes a context the current one, with as few frames; what it gives is a token."""
+    keeper: Any = getattr(otel, "_RUNTIME_CONTEXT", None)
+    write: Callable[[Context], object] = getattr(keeper, "attach", otel.attach)
+    return getattr(_variable_of(keeper), "set", write)
+
+
+def _variable_of(keeper: object) -> ContextVar[Context] | None:
+    if type(keeper) is ContextVarsRuntimeContext:
+        return getattr(keeper, "_current_context", None)
+    return None
 
 
 class Identity(NamedTuple):

@@ -6,37 +6,40 @@ import asyncio
 import re
 from collections.abc import Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Final, NamedTuple
 
 from flowmark_otel import names
 from flowmark_otel.backend.browsers import Quota
 from flowmark_otel.backend.keys import SENDING_KINDS, Keys, bearer
+from flowmark_otel.backend.measured import Measured
 from flowmark_otel.backend.meter import Meter, Unmetered
 from flowmark_otel.backend.payload import payload_of
 from flowmark_otel.backend.status import states
 from flowmark_otel.backend.store import Arrival, Batch, Store, Verdict
 from flowmark_otel.errors import Forbidden, Unavailable
-from flowmark_otel.fold import fold_log, fold_signals, fold_span
+from flowmark_otel.fold import events_of
 from flowmark_otel.listen.protocol import Encoding, Reply, Signal
 from flowmark_otel.model import (
-    Envelope,
-    LogRecord,
     Principal,
     Receipt,
     Refused,
     Rejection,
     Resource,
     Sender,
-    Span,
 )
 from flowmark_otel.signals import NO_SIGNALS, Signals
-from flowmark_otel.wire import decode, outcome, receipt, status
+from flowmark_otel.wire import decode
+from flowmark_otel.wire.reply import judged
 
 INSECURE_PROJECT: Final = "default"
 DEADLINE_SECONDS: Final = 10.0
 SECONDS_PER_EVENT: Final = 0.0005
 """What a large request may take beside that: one that is within the limit must not be turned away
 each time for its size."""
+_AT_ONCE: Final = 256 * 1024
+"""A request of so few bytes that holds nothing of ours is answered on the event loop: to search it
+takes a fraction of a millisecond, and to hand it to a thread and back as long again."""
 _THREADS: Final = 2
 _MAX_SENDER_TEXT: Final = 200
 _MAX_SENDER_BYTES: Final = 600
@@ -68,6 +71,7 @@ class Acceptor:
         self._quota = Quota(store.clock)
         self._capabilities = tuple(capabilities)
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="flowmark-accept")
+        self._nothings: dict[tuple[Signal, Encoding], Reply] = {}
         self._anyone: Principal | None = None
         if insecure:
             project_id = keys.ensure_project(INSECURE_PROJECT)
@@ -96,6 +100,9 @@ class Acceptor:
         Raises Unparsable, or Unavailable where the store cannot take it within 10 seconds and half
         a millisecond an event.
         """
+        signals = self._signals if signal is Signal.TRACES else NO_SIGNALS
+        if len(body) <= _AT_ONCE and decode.bare_items(body, encoding.wire, signals) is not None:
+            return self._nothing(signal, encoding)
         self._meter.body(len(body))
         try:
             read = await asyncio.get_running_loop().run_in_executor(
@@ -169,7 +176,7 @@ class Acceptor:
         annotated = 0
         signalled: set[int] = set()
         senders: dict[int, Sender] = {}  # by identity: items of one resource share the object
-        for position, resource, record in request.marked:
+        for position, resource, record, _ in request.marked:
             sender = senders.get(id(resource))
             if sender is None:
                 sender = senders[id(resource)] = _sender(user_agent, resource)
@@ -191,33 +198,42 @@ class Acceptor:
         submitted = None
         if arrivals:
             quiet = frozenset(signalled)
-            batch = Batch(principal.project_id, principal.origin, arrivals, quiet)
+            measured = self._meter.measure(principal.origin)
+            batch = Batch(principal.project_id, principal.origin, arrivals, quiet, measured)
             submitted = self._store.submit(batch)
+            if measured is not None:
+                # Of what becomes durable after its sender was told to try again, too: the second
+                # time it is a duplicate.
+                submitted.add_done_callback(partial(self._count, measured))
         bare = max(request.items - annotated, 0)
         return _Read(submitted, len(arrivals), bare, over, signalled)
+
+    def _nothing(self, signal: Signal, encoding: Encoding) -> Reply:
+        """The answer where no item is ours: always the same."""
+        found = self._nothings.get((signal, encoding))
+        if found is None:
+            found = self._reply(signal, encoding, _NOTHING, bare=0)
+            self._nothings[signal, encoding] = found
+        return found
+
+    def _count(self, measured: Measured, submitted: Future[Verdict]) -> None:
+        if not submitted.cancelled() and submitted.exception() is None:
+            self._meter.measured(measured)
 
     def _reply(self, signal: Signal, encoding: Encoding, verdict: Verdict, *, bare: int) -> Reply:
         rejected = len(verdict.rejections)
         received = verdict.stored + verdict.duplicate + rejected
-        body = Receipt(
+        told = Receipt(
             capabilities=self._capabilities,
             backend_id=self._store.backend_id,
             stored=verdict.stored,
             duplicate=verdict.duplicate,
             received=received,
             rejected=rejected,
-            rejections=tuple(verdict.rejections[: receipt.MAX_REJECTIONS]),
             rejected_items=verdict.rejected_items,
         )
-        form = encoding.wire
-        if received and rejected == received and not bare:
-            conflict = any(each.code == names.CONFLICT for each in verdict.rejections)
-            row = outcome.CONFLICT if conflict else outcome.REFUSED
-            code = outcome.ANSWERS[row].grpc
-            first = verdict.rejections[0]
-            message = f"all {rejected} events rejected; first: {first.code}: {first.message}"
-            return Reply(row, status.encode_status(code, message, form, receipt=body))
-        return Reply(outcome.OK, receipt.encode(body, form, signal.value))
+        row, body = judged(told, verdict.rejections, encoding.wire, signal.value, bare=bare)
+        return Reply(row, body)
 
 
 class _Read(NamedTuple):
@@ -251,17 +267,6 @@ def _with_limited(verdict: Verdict, over: Sequence[Arrival]) -> Verdict:
         rejections=[*verdict.rejections, *rejections],
         rejected_items=verdict.rejected_items + len({item.item for item in over}),
     )
-
-
-def events_of(
-    record: Span | LogRecord | Refused, signals: Signals
-) -> tuple[Sequence[Envelope | Refused], bool]:
-    """The events of an item, and whether signals made them, not its own keys."""
-    if isinstance(record, Span):
-        own = fold_span(record)
-        return (own, False) if own else (fold_signals(record, signals), True)
-    folded = fold_log(record) if isinstance(record, LogRecord) else record
-    return () if folded is None else (folded,), False
 
 
 def _sender(user_agent: str | None, resource: Resource) -> Sender:

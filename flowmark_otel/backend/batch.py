@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import orjson
 
@@ -17,6 +17,9 @@ from flowmark_otel import names
 from flowmark_otel.backend.browsers import qualified
 from flowmark_otel.backend.times import wrap_time
 from flowmark_otel.model import Envelope, Refused, Rejection, Sender, Value, run_key
+
+if TYPE_CHECKING:
+    from flowmark_otel.backend.measured import Measured
 
 MAX_REJECTION_MESSAGE: Final = 1024
 _EVENT_OVERHEAD: Final = 512
@@ -43,13 +46,15 @@ class Batch(NamedTuple):
     """The events of one request in their order, all of one project and origin.
 
     ``signalled``: the positions of items of which our own signal mappings made the events; no
-    receipt counts them (contract, section 3).
+    receipt counts them (contract, section 3). ``measured`` takes what the events add to metrics, to
+    be read once their transaction is durable; None where nobody counts.
     """
 
     project_id: int
     origin: str
     arrivals: Sequence[Arrival]
     signalled: frozenset[int] = frozenset()
+    measured: Measured | None = None
 
 
 class Verdict(NamedTuple):
@@ -106,7 +111,7 @@ class Prepared(NamedTuple):
     """A batch whose events are ready to be judged; ``cost`` is about its size in bytes.
 
     ``names`` are the workflows that are named, with an empty text, and their operation names.
-    ``signalled`` as in ``Batch``.
+    ``signalled`` and ``measured`` as in ``Batch``.
     """
 
     project_id: int
@@ -116,11 +121,12 @@ class Prepared(NamedTuple):
     cost: int
     names: set[tuple[str, str]]
     signalled: frozenset[int] = frozenset()
+    measured: Measured | None = None
 
 
 def prepare(batch: Batch) -> Prepared:
     """Everything about a batch that does not depend on what is stored."""
-    project_id, origin, arrivals, signalled = batch
+    project_id, origin, arrivals, signalled, measured = batch
     senders: dict[Sender, int] = {}
     last: Sender | None = None
     number = 0
@@ -176,7 +182,7 @@ def prepare(batch: Batch) -> Prepared:
                 *attempt,
             )
         )
-    return Prepared(project_id, origin, list(senders), events, cost, named, signalled)
+    return Prepared(project_id, origin, list(senders), events, cost, named, signalled, measured)
 
 
 def duration_of(attributes: Mapping[str, Value]) -> int | None:

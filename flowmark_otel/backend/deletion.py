@@ -10,12 +10,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, NamedTuple, TypeVar
 
-from sqlalchemy import Connection, select, tuple_
+from sqlalchemy import Connection
 
 from flowmark_otel.backend.audit import DELETE_RUN, DELETE_WORKFLOW, add, begin, finish
 from flowmark_otel.backend.read import NotFound
 from flowmark_otel.backend.read.runs import find
-from flowmark_otel.backend.removal import DELETED, RUNS, Burial, Buried, bury, clear
+from flowmark_otel.backend.removal import DELETED, Burial, Buried, bury, clear, runs_after
 from flowmark_otel.backend.store import Store, schema
 from flowmark_otel.backend.store.reading import snapshot
 from flowmark_otel.errors import Unavailable
@@ -120,19 +120,8 @@ class Deleter:
 
     def _page(self, project_id: int, name: str, after: tuple[int, int]) -> list[tuple[int, int]]:
         """First arrivals and ids of the next runs of a workflow."""
-        order = (_columns.first_received_at, _columns.id)
         with snapshot(self._store.engine) as connection:
-            found = connection.execute(
-                select(*order)
-                .where(
-                    _columns.project_id == project_id,
-                    _columns.workflow == name,
-                    tuple_(*order) > tuple_(*after),
-                )
-                .order_by(*order)
-                .limit(RUNS)
-            )
-            return [(int(row[0]), int(row[1])) for row in found]
+            return runs_after(connection, project_id, after, (_columns.workflow == name,))
 
     def _clear(self) -> None:
         while self._write(clear):

@@ -7,7 +7,7 @@ counts events, ends of accepted operations among them.
 
 from __future__ import annotations
 
-from collections.abc import Set as AbstractSet
+from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
@@ -77,7 +77,7 @@ class Holding:
         )
 
     def refuses(
-        self, claim: Claim, run: int | None, known_groups: AbstractSet[Group], *, accepted: bool
+        self, claim: Claim, run: int | None, known_groups: Container[Group], *, accepted: bool
     ) -> str | None:
         """Why a new event is over a quota, naming quota and mend; None where there is room.
 

@@ -17,6 +17,7 @@ from flowmark_otel import names
 from flowmark_otel.backend.batch import Claim, Prepared, Refusal, Verdict
 from flowmark_otel.backend.holding import Holding
 from flowmark_otel.backend.known import EventKey, Known, KnownEvent, Occurrence, Place, Run
+from flowmark_otel.backend.measured import Measured
 from flowmark_otel.backend.times import unwrap_time
 from flowmark_otel.fold import digest
 from flowmark_otel.model import Rejection
@@ -65,11 +66,16 @@ class Judge:
     events: list[object] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)
     contradicted: set[int] = field(default_factory=set)
-    holding: Holding = field(default_factory=Holding)  # of the project of the request in hand
+    # Of the request in hand: what its project holds, and what it adds to metrics.
+    holding: Holding = field(default_factory=Holding)
+    measured: Measured | None = None
 
     def judge(self, prepared: Prepared, senders: Sequence[int]) -> Verdict:
         """Judge one request; ``senders`` are the ids of its senders, in its order."""
         signalled = prepared.signalled
+        self.measured = prepared.measured
+        if self.measured is not None:
+            self.measured.clear()
         if not signalled:
             return self._judge(prepared, senders)
         told = [Verdict(0, 0, [], 0)]
@@ -182,6 +188,8 @@ class Judge:
             attributes,
         )
         known.events[key] = (run.id, event, sent_at, attributes)
+        if self.measured is not None:
+            self.measured.stored(claim)
         if claim.operation is None:
             self._advance_run(run, claim, event_id)
         else:
@@ -246,17 +254,40 @@ class Judge:
             found.number = claim.number
             if claim.group_id is not None:
                 self.known.places.add(_place(run, claim))
-                group = (run.id, found.operation, claim.group_id)
-                if group not in self.known.groups:
-                    self.known.groups.add(group)
-                    self.holding.add_group()
+                self._join(run, found, claim.group_id)
         ended = _OPERATION_ENDS.get(claim.envelope.event)
         if ended is not None:
             found.end(ended, event_id, claim)
+            self._measure_end(run, found, claim)
         elif found.start_event is None:
             found.start_event = event_id
             found.started_at = claim.sent_at
+            if self.measured is not None and found.group_id is not None:
+                group = (run.id, found.operation, found.group_id)
+                self.measured.started(run, found, self.known.before.get(group))
         found.changed = True
+
+    def _join(self, run: Run, found: Occurrence, group_id: str) -> None:
+        """An attempt of a group that is known from now on, and perhaps its highest."""
+        groups, group = self.known.groups, (run.id, found.operation, group_id)
+        highest = groups.get(group)
+        if highest is None:
+            groups[group] = found
+            self.holding.add_group()
+        elif (found.number or 0) > (highest.number or 0):
+            groups[group], self.known.before[group] = found, highest
+            found.decided = highest.decided
+            if self.measured is not None:
+                self.measured.overtook(run, found, highest)
+
+    def _measure_end(self, run: Run, found: Occurrence, claim: Claim) -> None:
+        if self.measured is None:
+            return
+        highest = None
+        if found.group_id is not None:
+            highest = self.known.groups.get((run.id, found.operation, found.group_id))
+        limit = claim.envelope.attributes.get(names.ATTEMPT_LIMIT)
+        self.measured.ended(run, found, limit, highest)
 
     def _reject(
         self, prepared: Prepared, claim: Claim, sender: int, fault: Fault, first: KnownEvent | None

@@ -120,7 +120,9 @@ class Run:
 class Occurrence:
     """A row of ``occurrences``; while ``fields`` is None a claim on the name and no occurrence.
 
-    ``claimed`` tells that the stored row is such a claim: of others ``BINDING`` never changes.
+    ``decided``: 1 where metrics have counted the operation; the highest attempt of a group says so
+    for all. ``claimed`` tells that the stored row is such a claim: of others ``BINDING`` never
+    changes.
     """
 
     run: int
@@ -136,6 +138,7 @@ class Occurrence:
     ended_at: int | None = None
     duration_ns: int | None = None
     error_code: str | None = None
+    decided: int = 0
     stored: bool = False
     changed: bool = True
     claimed: bool = False
@@ -149,6 +152,7 @@ class Occurrence:
         "ended_at",
         "duration_ns",
         "error_code",
+        "decided",
     )
 
     def end(self, status: str, event: int, claim: Claim) -> None:
@@ -176,6 +180,7 @@ class Occurrence:
             self.ended_at,
             self.duration_ns,
             self.error_code,
+            self.decided,
         )
 
     def update(self) -> tuple[object, ...]:
@@ -189,7 +194,8 @@ class Known:
     """What is stored of that which arrivals may meet, and where ids for new rows come from.
 
     ``occurrences`` is keyed by ``runs.id`` and operation id, ``runs`` and ``tombstones`` by
-    ``runs.key``, ``holdings`` by project.
+    ``runs.key``, ``holdings`` by project. ``groups`` gives the highest known attempt of a group,
+    ``before`` the one that was it before the transaction's latest.
     """
 
     event_ids: Iterator[int] = field(default_factory=partial(count, 1))
@@ -198,7 +204,8 @@ class Known:
     runs: dict[bytes, Run] = field(default_factory=dict)
     occurrences: dict[tuple[int, str], Occurrence] = field(default_factory=dict)
     places: set[Place] = field(default_factory=set)
-    groups: set[Group] = field(default_factory=set)
+    groups: dict[Group, Occurrence] = field(default_factory=dict)
+    before: dict[Group, Occurrence] = field(default_factory=dict)
     tombstones: set[bytes] = field(default_factory=set)
     holdings: dict[int, Holding] = field(default_factory=dict)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from flowmark_otel.backend.measured import Measured
 from flowmark_otel.backend.store import Verdict
 from flowmark_otel.errors import Unavailable
 
@@ -21,6 +22,14 @@ class Meter(Protocol):
 
     def judged(self, verdict: Verdict, seconds: float) -> None:
         """A verdict that is durable, and how long the store took for it."""
+        ...
+
+    def measure(self, origin: str) -> Measured | None:
+        """What is to be filled with what a request adds to metrics; None: nobody counts."""
+        ...
+
+    def measured(self, measured: Measured) -> None:
+        """What a durable request adds; called in any thread, also if nobody waits any more."""
         ...
 
     def unacknowledged(self, events: int) -> None:
@@ -46,6 +55,12 @@ class Unmetered:
         """Nothing."""
 
     def judged(self, verdict: Verdict, seconds: float) -> None:
+        """Nothing."""
+
+    def measure(self, origin: str) -> Measured | None:
+        """Nobody counts."""
+
+    def measured(self, measured: Measured) -> None:
         """Nothing."""
 
     def unacknowledged(self, events: int) -> None:

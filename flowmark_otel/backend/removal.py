@@ -21,6 +21,7 @@ from sqlalchemy import (
     insert,
     literal,
     select,
+    tuple_,
     update,
 )
 
@@ -54,6 +55,23 @@ class Buried(NamedTuple):
 
     runs: int
     events: int
+
+
+def runs_after(
+    connection: Connection,
+    project_id: int,
+    position: tuple[int, int],
+    which: Sequence[ColumnElement[bool]],
+) -> list[tuple[int, int]]:
+    """First arrivals and ids of the next RUNS runs of a project, by both, of those meant."""
+    order = (_runs.first_received_at, _runs.id)
+    found = connection.execute(
+        select(*order)
+        .where(_runs.project_id == project_id, *which, tuple_(*order) > tuple_(*position))
+        .order_by(*order)
+        .limit(RUNS)
+    )
+    return [(int(row[0]), int(row[1])) for row in found]
 
 
 def bury(

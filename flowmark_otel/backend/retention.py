@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
-from sqlalchemy import Connection, delete, select, tuple_, update
+from sqlalchemy import Connection, delete, select, update
 
 from flowmark_otel.backend.removal import (
     EXPIRED,
@@ -27,6 +27,7 @@ from flowmark_otel.backend.removal import (
     clear,
     drop_rejections,
     drop_tombstones,
+    runs_after,
 )
 from flowmark_otel.backend.store import Store, schema
 from flowmark_otel.backend.store.reading import snapshot
@@ -127,20 +128,10 @@ class Retention:
         self, project_id: int, before: int, after: tuple[int, int]
     ) -> list[tuple[int, int]]:
         """First arrivals and ids of runs that nothing arrived for since ``before``."""
-        order = (_runs.first_received_at, _runs.id)
+        # The first arrival as well: it is what the index of runs is ordered by.
+        old = (_runs.first_received_at < before, _runs.last_received_at < before)
         with snapshot(self._store.engine) as connection:
-            found = connection.execute(
-                select(*order)
-                .where(
-                    _runs.project_id == project_id,
-                    _runs.first_received_at < before,
-                    _runs.last_received_at < before,
-                    tuple_(*order) > tuple_(*after),
-                )
-                .order_by(*order)
-                .limit(RUNS)
-            )
-            return [(int(row[0]), int(row[1])) for row in found]
+            return runs_after(connection, project_id, after, old)
 
     def _projects(self) -> list[int]:
         with snapshot(self._store.engine) as connection:

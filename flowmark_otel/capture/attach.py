@@ -65,8 +65,12 @@ def is_captured(span: trace.Span | ReadableSpan) -> bool:
     carries by now.
     """
     # Asked of every span that we start: its provider's list knows, and keeps what it has.
-    if getattr(getattr(span, "_span_processor", None), _MARK, False) and _is_open(span):
-        return True
+    seen: Any = span
+    try:
+        if seen._end_time is None and getattr(seen._span_processor, _MARK, False):  # noqa: SLF001
+            return True
+    except AttributeError:  # no span of the SDK's, or one that has ended
+        pass
     context = span.get_span_context()
     if context is None or not context.is_valid:
         return False

@@ -6,31 +6,17 @@ make a span invalid that says nothing wrong itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
-from opentelemetry import baggage, context as otel
+from opentelemetry import baggage
 from opentelemetry.context import Context
-from opentelemetry.context.contextvars_context import ContextVarsRuntimeContext
 
 from flowmark_otel import names
 from flowmark_otel.annotate.context import RUN_ID_KEY, WORKFLOW_KEY
 from flowmark_otel.validate import RULES, BrokenRule
 
 _CONTEXT_KEYS: Final = {names.WORKFLOW_NAME: WORKFLOW_KEY, names.RUN_ID: RUN_ID_KEY}
-
-
-def current_context() -> Callable[[], Context]:
-    """What reads the current context, with as few frames as its keeper allows.
-
-    Every span pays for this call. The usual keeper holds a context variable, which is read in C.
-    """
-    keeper: Any = getattr(otel, "_RUNTIME_CONTEXT", None)
-    read: Callable[[], Context] = getattr(keeper, "get_current", otel.get_current)
-    if type(keeper) is ContextVarsRuntimeContext:
-        variable = getattr(keeper, "_current_context", None)
-        read = getattr(variable, "get", read)
-    return read
 
 
 def missing_identity(

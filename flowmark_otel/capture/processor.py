@@ -12,11 +12,11 @@ from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 
 from flowmark_otel import names
 from flowmark_otel.annotate import hook
-from flowmark_otel.annotate.context import RUN_ID_KEY, givers
+from flowmark_otel.annotate.context import RUN_ID_KEY, current_context, givers
 from flowmark_otel.annotate.seconds import time_to_wait
 from flowmark_otel.capture.folded import Finished, fold_end, fold_start, write
 from flowmark_otel.capture.freeze import OPERATION_SETTLED, START_KEYS, is_early
-from flowmark_otel.capture.identity import current_context, missing_identity
+from flowmark_otel.capture.identity import missing_identity
 from flowmark_otel.capture.journal import Journal, Opened, journal_of
 from flowmark_otel.capture.quick import ended_of, started_of, takes_all
 from flowmark_otel.capture.reading import (

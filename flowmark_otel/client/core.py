@@ -89,11 +89,14 @@ class FlowmarkClient:
 
     def tracer(self) -> trace.Tracer:
         """The tracer to record with."""
+        wired, provider = self._wired, self._given
+        if provider is None:
+            provider = trace.get_tracer_provider()
+        if wired is not None and wired.provider is provider:  # asked for each span that we start
+            return wired.tracer
         return self._wire().tracer
 
-    def captured(self, span: trace.Span) -> bool:
-        """Whether a processor of ours records this span."""
-        return is_captured(span)
+    captured = staticmethod(is_captured)
 
     def say(self, span: trace.Span, values: Mapping[str, object]) -> None:
         """Keep uncut what was set on a captured span."""

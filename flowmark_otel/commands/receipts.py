@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from flowmark_otel import names
-from flowmark_otel.commands.lint import fold_item
 from flowmark_otel.deliver import judge as judges, transport
 from flowmark_otel.errors import Unparsable
+from flowmark_otel.fold.items import events_of
 from flowmark_otel.model import Receipt, Refused, Rejection
+from flowmark_otel.signals import NO_SIGNALS
 from flowmark_otel.wire.decode import Request
 from flowmark_otel.wire.status import decode_status
 
@@ -61,7 +62,7 @@ def expected_of(request: Request) -> Expected:
     events = 0
     opts_in = False
     for item in request.marked:
-        folded = fold_item(item)
+        folded, _ = events_of(item.record, NO_SIGNALS)
         events += len(folded)
         if folded and not isinstance(item.record, Refused):
             opts_in = opts_in or judges.opts_in(item.record.attributes)

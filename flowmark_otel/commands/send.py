@@ -7,30 +7,19 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import click
 from rich.console import Console
 from rich.progress import Progress
 
-from flowmark_otel import names
 from flowmark_otel.commands.check import FILES
 from flowmark_otel.commands.console import NO, as_json, print_json, printable
 from flowmark_otel.commands.files import Captured, captured
-from flowmark_otel.commands.receipts import (
-    Answer,
-    Expected,
-    Judgement,
-    expected_of,
-    failed,
-    judge,
-)
+from flowmark_otel.commands.posting import STOPS, post
+from flowmark_otel.commands.receipts import Judgement
 from flowmark_otel.commands.remote import Backend, remote
 from flowmark_otel.dashboard.words import several
-from flowmark_otel.errors import TooLarge, Unavailable, Unparsable
-
-_CONTENT_TYPES: Final = {"json": "application/json", "protobuf": "application/x-protobuf"}
-_STOPS: Final = frozenset({names.REASON_UNAVAILABLE, names.REASON_UNAUTHORIZED})
 
 
 class Sent(NamedTuple):
@@ -76,34 +65,10 @@ def command(files: tuple[Path, ...], backend: Backend, *, json_output: bool) -> 
 def _send(requests: Iterator[Captured], backend: Backend) -> Iterator[Sent]:
     """Post each request; stops at the first one that no other could do better than."""
     for request in requests:
-        judgement = _post(request, backend)
+        judgement = post(request, backend)
         yield Sent(request.place, len(request.body), judgement)
-        if judgement.reason in _STOPS:
+        if judgement.reason in STOPS:
             return
-
-
-def _post(request: Captured, backend: Backend) -> Judgement:
-    if not request.signal:
-        return Judgement(reason="not_sent", detail=request.fault) if request.fault else Judgement()
-    try:
-        expected = expected_of(request.decode())
-    except (TooLarge, Unparsable):
-        expected = Expected(0, opts_in=False)  # the backend says what is wrong
-    try:
-        answer = backend.post(
-            f"/v1/{request.signal}", request.body, _CONTENT_TYPES[request.encoding]
-        )
-    except Unavailable as error:
-        return failed(names.REASON_UNAVAILABLE, expected, str(error))
-    return judge(
-        Answer(
-            answer.status_code,
-            answer.headers.get("content-type", ""),
-            answer.content,
-            request.encoding,
-        ),
-        expected,
-    )
 
 
 def _print(endpoint: str, count: int, totals: Counter[str], refused: list[Sent]) -> None:

@@ -45,8 +45,9 @@ class ServeOptions:
     ``grpc``, ``http``, ``metrics``: ``HOST:PORT``, port 0 for any free one; no metrics address
     if None. ``tls_cert`` and ``tls_key``: PEM files, both or neither. ``retain``: seconds after
     its latest arrival that a run is kept, None for ever. ``open_after``: seconds after its start
-    that what has no end is listed as open. ``max_request_bytes``: of a body, before and after
-    decompression. ``without``: capabilities not to acknowledge (A21).
+    that what has no end is listed as open. ``failed_after``: seconds after which metrics count an
+    operation as failed whose latest attempt failed and has no limit. ``max_request_bytes``: of a
+    body, before and after decompression. ``without``: capabilities not to acknowledge (A21).
     ``trace_url``: template of links to a trace viewer. ``migrate``: bring an older schema up
     instead of refusing it. ``insecure_no_auth``: no keys, project ``default``, on loopback only.
     ``workers``: processes that take requests, on one store. ``log_level``: of the lines on standard
@@ -70,6 +71,9 @@ class ServeOptions:
     retain: int | None = setting(seconds, None, "how long a run is kept, such as 90d")
     workers: int = setting(whole(1, 64), 1, "processes that take requests")
     open_after: int = setting(seconds, 900, "how long an end may be on its way, such as 15m")
+    failed_after: int = setting(
+        seconds, 120, "how long metrics wait for another attempt, such as 2m"
+    )
     max_request_bytes: int = setting(
         whole(1024, 1 << 30), 64 << 20, "largest body, also after decompression"
     )

@@ -14,7 +14,7 @@ from flowmark_otel.dashboard.guard import Guard, html, see_other
 from flowmark_otel.dashboard.lists import Lists
 from flowmark_otel.dashboard.pages.events import events_page
 from flowmark_otel.dashboard.pages.frame import Asking, Frame
-from flowmark_otel.dashboard.pages.links import query, run_path
+from flowmark_otel.dashboard.pages.links import RUNS, query, run_path
 from flowmark_otel.dashboard.pages.news import of_run
 from flowmark_otel.dashboard.pages.run import Answered, Asked, run_page
 from flowmark_otel.dashboard.pages.runs import trace_page
@@ -54,7 +54,7 @@ class Answers:
         groups = self._groups(principal, run, asked.groups)
         ordinary = self._ordinary(principal, run, asked.occurrences)
         asks = of_run(key, mark, asked.path(key))
-        frame = self._frame(principal, run, f"{run_path(key)}.json", asks)
+        frame = self._frame(principal, run, run_path(key), asks=asks)
         rates = self._reader.run_statistics(principal.project_id, key)
         return html(run_page(frame, Answered(run, groups, ordinary, rates), asked))
 
@@ -77,8 +77,7 @@ class Answers:
         key, cursor = request.path_params["key"], request.query_params.get("cursor")
         run = self._reader.run(principal.project_id, key)
         found = self._reader.events(principal.project_id, key, _EVENTS, cursor)
-        here = query(f"{run_path(key)}/events.json", {"cursor": cursor})
-        frame = self._frame(principal, run, here)
+        frame = self._frame(principal, run, f"{run_path(key)}/events", cursor)
         return html(events_page(frame, run, found, cursor, self._viewer))
 
     def events_json(self, request: Request, principal: Principal) -> Response:
@@ -87,9 +86,17 @@ class Answers:
         return _json(self._reader.events(principal.project_id, key, _EVENTS, cursor))
 
     def _frame(
-        self, principal: Principal, run: views.RunView, json: str, asks: Asking | None = None
+        self,
+        principal: Principal,
+        run: views.RunView,
+        path: str,
+        cursor: str | None = None,
+        asks: Asking | None = None,
     ) -> Frame:
-        return self._guard.frame(principal, run.run_id, json=json, current="true", asks=asks)
+        json = query(f"{path}.json", {"cursor": cursor})
+        return self._guard.frame(
+            principal, run.run_id, json=json, csv=f"{path}.csv", current="true", asks=asks
+        )
 
     def _groups(
         self, principal: Principal, run: views.RunView, cursor: str | None
@@ -132,8 +139,15 @@ class Answers:
             msg = "no run has evidence from this trace"
             raise NotFound(msg)
         if len(found.items) == 1:
-            return see_other(run_path(found.items[0].key))
-        frame = self._guard.frame(principal, f"Trace {text}", current="true")
+            return see_other(f"{self._guard.base(principal)}{run_path(found.items[0].key)}")
+        named = {"trace_id": text}
+        frame = self._guard.frame(
+            principal,
+            f"Trace {text}",
+            json=query(f"{RUNS}.json", named),
+            csv=query(f"{RUNS}.csv", named),
+            current="true",
+        )
         listed = [self._lists.listed(principal, run) for run in found.items]
         return html(trace_page(frame, listed, text))
 

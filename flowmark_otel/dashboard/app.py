@@ -33,7 +33,9 @@ from flowmark_otel.dashboard.pages.links import (
     RUNS,
 )
 from flowmark_otel.dashboard.pages.viewer import Viewer, no_viewer
+from flowmark_otel.dashboard.project import PATH
 from flowmark_otel.dashboard.proof import Proof
+from flowmark_otel.dashboard.run_tables import RunTables
 from flowmark_otel.dashboard.session import Sessions
 from flowmark_otel.model import Principal
 
@@ -65,21 +67,25 @@ def routes(
     news = News(reader, time)
     door = Door(None if anyone else sessions, guard, Pace(time))
     page, json = guard.page, guard.json
-    return [
+    pages = [
         _route(HOME, page(overall.unless_empty(overall.overview))),
         _route(f"{OVERVIEW}.json", json(overall.overview_json)),
         _route(f"{OVERVIEW}.csv", page(overall.overview_csv)),
+        _route(f"{OVERVIEW}/news", json(news.events)),
         _route(EVIDENCE, page(lists.evidence)),
         _route(f"{EVIDENCE}.json", json(lists.evidence_json)),
         _route(f"{EVIDENCE}.csv", page(lists.evidence_csv)),
+        _route(f"{EVIDENCE}/news", json(news.items)),
         _route(INGEST, page(overall.ingest)),
         _route(f"{INGEST}.json", json(overall.ingest_json)),
         _route(f"{INGEST}.csv", page(overall.ingest_csv)),
+        _route(f"{INGEST}/news", json(news.events)),
         _route(RUNS, page(overall.unless_empty(lists.runs))),
         _route(f"{RUNS}.json", json(lists.runs_json)),
         _route(f"{RUNS}.csv", page(lists.runs_csv)),
         _route(f"{RUNS}/news", json(news.runs)),
         _route(f"{RUNS}/{{key}}/news", json(news.run)),
+        *_tables(RunTables(reader, proof), guard),
         _route(f"{RUNS}/{{key}}/attempts.json", json(answers.attempts_json)),
         _route(f"{RUNS}/{{key}}/operations.json", json(answers.operations_json)),
         _route(f"{RUNS}/{{key}}/events.json", json(answers.events_json)),
@@ -93,12 +99,37 @@ def routes(
         _route(f"{RUNS}/{{key}}.json", json(answers.run_json)),
         _route(f"{RUNS}/{{key}}", page(answers.run)),
         _route("/trace/{trace_id}", page(answers.trace)),
+        _route(PROJECTS, page(door.projects)),
+    ]
+    # Without keys there is one project, and nothing to tell it from.
+    in_project = [] if anyone else [_route(f"{PATH}{one.path}", one.endpoint) for one in pages]
+    return [
+        *pages,
+        *in_project,
         _route(LOGIN, door.form),
         Route(LOGIN, door.sign_in, methods=["POST"], middleware=_HEADERS),
         Route(LOGOUT, door.sign_out, methods=["POST"], middleware=_HEADERS),
-        _route(PROJECTS, page(door.projects)),
-        Route(PROJECTS, door.switch, methods=["POST"], middleware=_HEADERS),
         Mount("/static", StaticFiles(directory=_STATIC), middleware=_HEADERS),
+    ]
+
+
+def _tables(tables: RunTables, guard: Guard) -> list[Route]:
+    """The tables of a run, each beside its page."""
+    return [
+        _route(f"{RUNS}/{{key}}.csv", guard.page(tables.run)),
+        *(
+            _route(f"{RUNS}/{{key}}/{name}.csv", guard.page(answer))
+            for name, answer in (
+                ("attempts", tables.attempts),
+                ("attempt", tables.attempt),
+                ("events", tables.events),
+                ("group", tables.group),
+                ("occurrence", tables.occurrence),
+                ("operations", tables.operations),
+                ("rates", tables.rates),
+            )
+        ),
+        _route(f"{RUNS}/{{key}}/rates.json", guard.json(tables.rates_json)),
     ]
 
 

@@ -53,9 +53,7 @@ def read(
     values = read_query(known, [(name, text) for name, text in given if name not in own])
     cursor = values.pop(_CURSOR, None)
     texts = dict(given)
-    return Asked(
-        texts,
-        values,
-        ranges.read(texts, now, default),
-        None if cursor is None else str(cursor),
-    )
+    range_ = ranges.read(texts, now, default)
+    if cursor is not None:
+        range_, cursor = ranges.pinned(range_, str(cursor))
+    return Asked(texts, values, range_, None if cursor is None else str(cursor))

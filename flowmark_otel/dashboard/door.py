@@ -12,11 +12,11 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from flowmark_otel.dashboard import words
+from flowmark_otel.dashboard import project, words
 from flowmark_otel.dashboard.guard import Guard, html, see_other
 from flowmark_otel.dashboard.pace import Pace
 from flowmark_otel.dashboard.pages.frame import Frame, Link
-from flowmark_otel.dashboard.pages.links import HOME, LOGIN, PROJECTS, RUNS, own_path, query
+from flowmark_otel.dashboard.pages.links import HOME, LOGIN, RUNS, own_path
 from flowmark_otel.dashboard.pages.plain import LoginPage, MessagePage, ProjectsPage, ProjectWay
 from flowmark_otel.dashboard.session import Sessions, drop_cookie, own_site, set_cookie, tokens
 from flowmark_otel.errors import Forbidden, Unauthenticated, Unavailable
@@ -39,7 +39,7 @@ class Door:
         """The form; without authentication there is nothing to sign in to."""
         if self._sessions is None:
             return see_other(HOME)
-        return html(LoginPage(Frame("Sign in"), own_path(request.query_params.get("next"))))
+        return html(_login(own_path(request.query_params.get("next"))))
 
     async def sign_in(self, request: Request) -> Response:
         """Exchange a read key for a session cookie."""
@@ -63,24 +63,22 @@ class Door:
             return _too_often(wait)
         try:
             token = sessions.open(fields.get("key", "").strip())
-            project = sessions.principal(token).project
+            opened = sessions.principal(token).project
         except (Unauthenticated, Forbidden):
             self._pace.wrong(address)
-            page = LoginPage(Frame("Sign in"), onward, _REFUSED)
-            return html(page, HTTPStatus.FORBIDDEN)
+            return html(_login(onward, _REFUSED), HTTPStatus.FORBIDDEN)
         except Unavailable:
-            page = LoginPage(Frame("Sign in"), onward, _LATER)
-            return html(page, HTTPStatus.SERVICE_UNAVAILABLE)
-        others = [other for other in tokens(request) if self._stays(sessions, other, project)]
+            return html(_login(onward, _LATER), HTTPStatus.SERVICE_UNAVAILABLE)
+        others = [other for other in tokens(request) if self._stays(sessions, other, opened)]
         response = see_other(onward)
         set_cookie(response, request, [token, *others], sessions.lifetime)
         return response
 
     @staticmethod
-    def _stays(sessions: Sessions, token: str, project: str) -> bool:
+    def _stays(sessions: Sessions, token: str, opened: str) -> bool:
         """Whether a session goes on beside a new one of a project; ends it where not."""
         try:
-            if sessions.principal(token).project != project:
+            if sessions.principal(token).project != opened:
                 return True
             sessions.close(token)
         except (Unauthenticated, Forbidden):
@@ -109,34 +107,18 @@ class Door:
         """The projects that this browser has signed in to, and the way to another."""
         frame = self._guard.frame(principal, "Projects")
         ways = (
-            ProjectWay(name, query(PROJECTS, {"project": name}), name == principal.project)
-            for name, _ in self._signed_in(request)
+            ProjectWay(name, f"{project.base(name)}{HOME}", name == principal.project)
+            for name in self._signed_in(request)
         )
         return html(ProjectsPage(frame, tuple(ways)))
 
-    def switch(self, request: Request) -> Response:
-        """Look at another project that this browser has signed in to."""
-        if self._sessions is None:
-            return see_other(HOME)
-        if not own_site(request):
-            return _foreign()
-        response = see_other(HOME)
-        chosen = request.query_params.get("project")
-        found = self._signed_in(request)
-        first = [token for name, token in found if name == chosen]
-        if not first:
-            return see_other(query(LOGIN, {"next": HOME}))
-        others = [token for _, token in found if token not in first]
-        set_cookie(response, request, [*first, *others], self._sessions.lifetime)
-        return response
-
-    def _signed_in(self, request: Request) -> list[tuple[str, str]]:
-        """Projects and sessions of the browser, in the order of the cookie."""
-        found: list[tuple[str, str]] = []
+    def _signed_in(self, request: Request) -> list[str]:
+        """The projects of the browser, in the order of the cookie."""
+        found: list[str] = []
         for token in tokens(request):
             with contextlib.suppress(Unauthenticated, Forbidden):
                 if self._sessions is not None:
-                    found.append((self._sessions.principal(token).project, token))
+                    found.append(self._sessions.principal(token).project)
         return found
 
 
@@ -149,6 +131,10 @@ async def _form(request: Request) -> dict[str, str] | None:
             return None
     fields = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True)
     return {name: values[0] for name, values in fields.items()}
+
+
+def _login(onward: str, error: str | None = None) -> LoginPage:
+    return LoginPage(Frame("Sign in"), onward, error, project.of_path(onward))
 
 
 def _foreign() -> Response:

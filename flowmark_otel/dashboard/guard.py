@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from typing import Final, NamedTuple, TypeAlias
 
@@ -12,6 +12,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 
 from flowmark_otel.backend.read import BadParameter, NotFound
 from flowmark_otel.backend.views import Arrival
+from flowmark_otel.dashboard import project
 from flowmark_otel.dashboard.pages.foot import foot
 from flowmark_otel.dashboard.pages.frame import Asking, Foot, Frame, Link, Page
 from flowmark_otel.dashboard.pages.links import LOGIN, RUNS, query
@@ -64,21 +65,35 @@ class Guard:
         self._latest = latest
 
     def principal(self, request: Request) -> Principal:
-        """Who is asking. Raises Unauthenticated or Forbidden."""
+        """Who is asking, of the project that the address names. Raises Unauthenticated."""
+        for principal in self._principals(request):
+            return principal
+        msg = "not signed in"
+        raise Unauthenticated(msg)
+
+    def _principals(self, request: Request) -> Iterator[Principal]:
+        """Whom a browser's sessions stand for, the one of the latest sign-in first.
+
+        A project that is not there and one of others are alike: there is no session of it.
+        """
         if self._insecure is not None:
-            return self._insecure
+            yield self._insecure
+            return
+        wanted = project.named(request)
         for token in tokens(request):
             with contextlib.suppress(Unauthenticated, Forbidden):
                 # One of several may have ended; the next project is better than no page.
-                return self._sessions.principal(token)
-        msg = "not signed in"
-        raise Unauthenticated(msg)
+                principal = self._sessions.principal(token)
+                if wanted in (None, principal.project):
+                    yield principal
 
     def page(self, handler: Handler) -> Endpoint:
         """An endpoint for people: whoever has no session is led to the sign-in and back."""
 
         def endpoint(request: Request) -> Response:
             try:
+                if self._insecure is None and project.named(request) is None:
+                    return self._in_project(handler, request)
                 principal = self.principal(request)
             except (Unauthenticated, Forbidden):
                 return self._sign_in(request)
@@ -90,6 +105,24 @@ class Guard:
                 return _message(error, self.frame(principal, _STATUS[type(error)].heading))
 
         return endpoint
+
+    def _in_project(self, handler: Handler, request: Request) -> Response:
+        """On to the same address with its project, which can then be shared.
+
+        Of a run or a trace it is the first of the reader's projects that has it.
+        """
+        chosen = self.principal(request)
+        if request.path_params:
+            for principal in self._principals(request):
+                with contextlib.suppress(NotFound, BadParameter):
+                    handler(request, principal)
+                    chosen = principal
+                    break
+        return see_other(f"{self.base(chosen)}{project.here(request)}")
+
+    def base(self, principal: Principal) -> str:
+        """What the addresses begin with that a principal is led to; empty without sessions."""
+        return "" if self._insecure is not None else project.base(principal.project)
 
     def json(self, handler: Handler) -> Endpoint:
         """An endpoint for programs and for the link "This page as JSON"."""
@@ -105,12 +138,13 @@ class Guard:
 
         return endpoint
 
-    def frame(
+    def frame(  # noqa: PLR0913  the parts of a frame
         self,
         principal: Principal,
         title: str,
         *,
         json: str | None = None,
+        csv: str | None = None,
         current: str | None = None,
         tab: str = "runs",
         carry: str = "",
@@ -121,8 +155,10 @@ class Guard:
             title,
             project=principal.project,
             session=self._insecure is None,
+            base=self.base(principal),
             current=current,
             json=json,
+            csv=csv,
             tab=tab,
             carry=carry,
             foot=self._foot(principal),
@@ -137,7 +173,7 @@ class Guard:
             return None
 
     def _sign_in(self, request: Request) -> Response:
-        here = query(request.url.path, dict(request.query_params))
+        here = project.here(request)
         if COOKIE not in request.cookies and request.headers.get("sec-fetch-site") == "cross-site":
             # A SameSite=Strict cookie is kept back on a link from another site; the page that this
             # answer is asks again from our own.

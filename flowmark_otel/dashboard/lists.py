@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -19,10 +19,10 @@ from flowmark_otel.dashboard.guard import Guard, html
 from flowmark_otel.dashboard.pages import evidence
 from flowmark_otel.dashboard.pages.evidence import EvidencePage, Looked, Told
 from flowmark_otel.dashboard.pages.links import EVIDENCE, RUNS, query
-from flowmark_otel.dashboard.pages.news import of_list
+from flowmark_otel.dashboard.pages.news import of_evidence, of_list
 from flowmark_otel.dashboard.pages.runs import GROUPS, Listed, runs_page, select_choices
 from flowmark_otel.dashboard.pages.ways import carry, last_choices, range_ways
-from flowmark_otel.dashboard.tables import csv_answer
+from flowmark_otel.dashboard.tables import csv_answer, every
 from flowmark_otel.model import Principal
 
 _RUNS: Final = 20
@@ -55,13 +55,15 @@ class Lists:
             carry=carry(asked.range),
             asks=of_list(found, asked.filters, asked.cursor),
         )
-        listed = [self.listed(principal, run) for run in found.items]
+        operation = asked.values.get("operation")
+        listed = [self.listed(principal, run, operation) for run in found.items]
         page = runs_page(frame, listed, following=found.next, asked=asked.texts, range_=asked.range)
         return html(page)
 
     def runs_json(self, request: Request, principal: Principal) -> Response:
         """The same page of runs, as the API answers."""
-        return _json(self._runs(self._asked_runs(request), principal))
+        asked = self._asked_runs(request)
+        return _json(_pinned(asked, self._runs(asked, principal)))
 
     def runs_csv(self, request: Request, principal: Principal) -> Response:
         """All runs of the same filters, page after page."""
@@ -71,13 +73,17 @@ class Lists:
         def page(cursor: str | None) -> views.Page[views.RunView]:
             return self._reader.runs(principal.project_id, filters, MAX_LIMIT, cursor)
 
-        return csv_answer("runs", views.RunView, _all(page))
+        return csv_answer("runs", views.RunView, every(page))
 
-    def listed(self, principal: Principal, run: views.RunView) -> Listed:
-        """A run and the first of its groups."""
+    def listed(
+        self, principal: Principal, run: views.RunView, operation: str | None = None
+    ) -> Listed:
+        """A run and the first of its groups, of those of an operation where one is asked for."""
         if not run.counts.groups:
             return run, views.Page((), None)
-        groups = self._reader.attempts(principal.project_id, run.key, GROUPS, others=False)
+        groups = self._reader.attempts(
+            principal.project_id, run.key, GROUPS, others=False, operation=operation
+        )
         return run, groups
 
     def _asked_runs(self, request: Request) -> Asked:
@@ -92,6 +98,7 @@ class Lists:
         """All kinds with the first of each; one kind page by page."""
         now = self._clock.now_ns()
         asked = self._asked_evidence(request)
+        mark = self._reader.received(principal.project_id)
         kind: names.Problem | None = asked.values.get("kind")
         told = Told(now, self._reader.open_after_ns, asked.filters)
         if kind is None:
@@ -111,6 +118,9 @@ class Lists:
             current="page",
             tab="evidence",
             carry=carry(asked.range),
+            asks=None
+            if asked.cursor or asked.range.ended
+            else of_evidence(mark, now, asked.filters),
         )
         whole = kind is not None
         return html(
@@ -134,7 +144,8 @@ class Lists:
     def evidence_json(self, request: Request, principal: Principal) -> Response:
         """A page of the list, as the API answers."""
         asked = self._asked_evidence(request)
-        return _json(self._evidence(asked, principal, asked.values.get("kind"), _ITEMS))
+        found = self._evidence(asked, principal, asked.values.get("kind"), _ITEMS)
+        return _json(_pinned(asked, found))
 
     def evidence_csv(self, request: Request, principal: Principal) -> Response:
         """The whole list of the same filters, page after page."""
@@ -144,7 +155,7 @@ class Lists:
         def page(cursor: str | None) -> views.Page[views.EvidenceItem]:
             return self._reader.evidence(principal.project_id, filters, MAX_LIMIT, cursor)
 
-        return csv_answer("evidence", views.EvidenceItem, _all(page))
+        return csv_answer("evidence", views.EvidenceItem, every(page))
 
     def _asked_evidence(self, request: Request) -> Asked:
         return asking.read(request, (*EVIDENCE_FILTERS, _CURSOR), self._clock.now_ns())
@@ -179,15 +190,9 @@ def _timed(asked: Asked) -> dict[str, Any]:
     return {**asked.values, "since": asked.range.since, "until": asked.range.until}
 
 
-def _all(page: Callable[[str | None], views.Page[Any]]) -> Iterator[object]:
-    """The items of a whole list; each page is a snapshot of its own."""
-    cursor: str | None = None
-    while True:
-        found = page(cursor)
-        yield from found.items
-        cursor = found.next
-        if cursor is None:
-            return
+def _pinned(asked: Asked, page: views.Page[Any]) -> views.Page[Any]:
+    """A page whose cursor goes on in the same time, under the very address that it came from."""
+    return replace(page, next=asked.range.pinned(page.next))
 
 
 def _json(view: object) -> Response:

@@ -18,7 +18,8 @@ from flowmark_otel.clock import Clock
 from flowmark_otel.dashboard import asking
 from flowmark_otel.dashboard.guard import Guard, Handler, html
 from flowmark_otel.dashboard.pages.ingest import ingest_page
-from flowmark_otel.dashboard.pages.links import INGEST, OVERVIEW
+from flowmark_otel.dashboard.pages.links import HOME, INGEST, OVERVIEW, query
+from flowmark_otel.dashboard.pages.news import of_events
 from flowmark_otel.dashboard.pages.overview import json_way, overview_page
 from flowmark_otel.dashboard.pages.plain import EmptyPage, first_spans
 from flowmark_otel.dashboard.pages.ways import carry
@@ -61,6 +62,8 @@ class Overall:
         asked = asking.read(request, (), now, default=_DEFAULT)
         time = asked.range
         since, until = time.bounds(now)
+        # Before all else is read: what comes in between is announced rather than missed.
+        mark = self._reader.received(principal.project_id)
         view = self._reader.overview(principal.project_id, since, until, time.buckets)
         frame = self._guard.frame(
             principal,
@@ -69,6 +72,7 @@ class Overall:
             current="page",
             tab="overview",
             carry=carry(time),
+            asks=None if time.ended else of_events(OVERVIEW, mark, query(HOME, asked.filters)),
         )
         return html(overview_page(frame, view, self._before(principal, time, now), time))
 
@@ -103,6 +107,7 @@ class Overall:
     def ingest(self, request: Request, principal: Principal) -> Response:
         """What arrived, from whom, and what holds it."""
         asked = asking.read(request, (), self._clock.now_ns())
+        mark = self._reader.received(principal.project_id)
         frame = self._guard.frame(
             principal,
             "Ingest",
@@ -110,6 +115,7 @@ class Overall:
             current="page",
             tab="ingest",
             carry=carry(asked.range),
+            asks=of_events(INGEST, mark, query(INGEST, asked.filters)),
         )
         view = self._reader.ingest(principal.project_id)
         return html(ingest_page(frame, view, self._about.retain))

@@ -44,22 +44,24 @@ class Proof:
         """All attempts of a group, a part at a time."""
         key, asked = request.path_params["key"], request.query_params
         at = _whole(asked, "at", 0)
-        group = self._group(request, principal)
+        group = self.group_of(request, principal)
         run = self._reader.run(principal.project_id, key)
         named = {"operation": group.operation, "group_id": group.group_id}
         here = query(f"{run_path(key)}/group.json", named)
-        frame = self._guard.frame(principal, group.group_id, json=here, current="true")
+        csv = query(f"{run_path(key)}/group.csv", named)
+        frame = self._guard.frame(principal, group.group_id, json=here, csv=csv, current="true")
         return html(group_page(frame, run, group, at or 0))
 
     def group_json(self, request: Request, principal: Principal) -> Response:
         """A group, as the API gives it."""
-        return JSONResponse(views.jsonable(views.Page((self._group(request, principal),), None)))
+        return JSONResponse(views.jsonable(views.Page((self.group_of(request, principal),), None)))
 
     def attempt(self, request: Request, principal: Principal) -> Response:
         """An attempt of a group: its events, what claims its place, and another beside it."""
         key = request.path_params["key"]
         if "of" in request.query_params:
-            return see_other(_chosen(key, request.query_params))
+            chosen = _chosen(key, request.query_params)
+            return see_other(f"{self._guard.base(principal)}{chosen}")
         selected = _selected(request.query_params)
         run = self._reader.run(principal.project_id, key)
         group, place = self._place(principal, key, selected)
@@ -67,9 +69,13 @@ class Proof:
         if selected.other is not None and other is None:
             msg = f"with: this group implies no attempt {selected.other}"
             raise NotFound(msg)
-        here = query(f"{run_path(key)}/attempt.json", dict(request.query_params))
+        asked = dict(request.query_params)
         frame = self._guard.frame(
-            principal, f"Attempt {place.label} of {group.group_id}", json=here, current="true"
+            principal,
+            f"Attempt {place.label} of {group.group_id}",
+            json=query(f"{run_path(key)}/attempt.json", asked),
+            csv=query(f"{run_path(key)}/attempt.csv", asked),
+            current="true",
         )
         return html(
             attempt_page(
@@ -85,28 +91,45 @@ class Proof:
 
     def attempt_json(self, request: Request, principal: Principal) -> Response:
         """The events behind an attempt, accepted and refused, in order of arrival."""
+        return _json(self.events_of_attempt(request, principal))
+
+    def events_of_attempt(
+        self, request: Request, principal: Principal
+    ) -> Sequence[views.EventView]:
+        """The events behind the attempt that an address names."""
         key = request.path_params["key"]
         _, place = self._place(principal, key, _selected(request.query_params))
-        return _json(self._evidence(principal, key, place).events)
+        return self._evidence(principal, key, place).events
 
     def occurrence(self, request: Request, principal: Principal) -> Response:
         """An ordinary occurrence and its events; an attempt is found by its group."""
         key = request.path_params["key"]
         of = self._occurrence(request, principal)
         run = self._reader.run(principal.project_id, key)
-        here = query(f"{run_path(key)}/occurrence.json", {"operation_id": of.operation_id})
+        named = {"operation_id": of.operation_id}
         frame = self._guard.frame(
-            principal, f"Occurrence {of.operation_id}", json=here, current="true"
+            principal,
+            f"Occurrence {of.operation_id}",
+            json=query(f"{run_path(key)}/occurrence.json", named),
+            csv=query(f"{run_path(key)}/occurrence.csv", named),
+            current="true",
         )
         events = self._reader.events_named(principal.project_id, key, occurrence_event_ids(of))
         return html(occurrence_page(frame, run, of, events, self._viewer))
 
     def occurrence_json(self, request: Request, principal: Principal) -> Response:
         """The events behind an ordinary occurrence, in order of arrival."""
-        of, key = self._occurrence(request, principal), request.path_params["key"]
-        return _json(self._reader.events_named(principal.project_id, key, occurrence_event_ids(of)))
+        return _json(self.events_of_occurrence(request, principal))
 
-    def _group(self, request: Request, principal: Principal) -> views.GroupView:
+    def events_of_occurrence(
+        self, request: Request, principal: Principal
+    ) -> Sequence[views.EventView]:
+        """The events behind the ordinary occurrence that an address names."""
+        of, key = self._occurrence(request, principal), request.path_params["key"]
+        return self._reader.events_named(principal.project_id, key, occurrence_event_ids(of))
+
+    def group_of(self, request: Request, principal: Principal) -> views.GroupView:
+        """The group that an address names. Raises BadParameter and NotFound, as the others do."""
         asked = request.query_params
         return self._reader.group(
             principal.project_id,

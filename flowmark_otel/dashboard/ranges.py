@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from flowmark_otel.backend.api.parameters import read_time
@@ -21,6 +21,8 @@ _MINUTE: Final = 60 * 1_000_000_000
 _HOUR: Final = 60 * _MINUTE
 _DAY: Final = 24 * _HOUR
 _LONGEST: Final = 30 * _DAY
+_LATEST: Final = 2**63 - 1
+_PINNED: Final = re.compile(r"([0-9]{1,19})-([0-9]{1,19})-(.+)")
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _LOCAL: Final = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d)(:\d\d)?", re.ASCII)
 
@@ -67,6 +69,11 @@ class Range:
         """How the time of the same length before it is called: ``the 24 hours before``."""
         return f"the {LAST[self.last].words} before" if self.last else "the same time before"
 
+    @property
+    def ended(self) -> bool:
+        """Whether it has an end that does not move on with the clock."""
+        return self.last is None and self.until is not None
+
     def paged(self, filters: Mapping[str, str]) -> dict[str, str]:
         """What a further page of a list is asked with: the same time, whatever the clock says.
 
@@ -76,6 +83,12 @@ class Range:
             return dict(filters)
         kept = {name: text for name, text in filters.items() if name not in NAMES}
         return {**kept, "since": rfc3339(self.since), "until": rfc3339(self.until)}
+
+    def pinned(self, cursor: str | None) -> str | None:
+        """The same for an address that stays as it is: a cursor that brings its time along."""
+        if cursor is None or self.last is None:
+            return cursor
+        return f"{self.since}-{self.until}-{cursor}"
 
     def bounds(self, now: int) -> tuple[int, int]:
         """Both ends; 30 days where the beginning is open."""
@@ -114,6 +127,15 @@ def read(asked: Mapping[str, str], now: int, default: str | None = None) -> Rang
     since = max((now // step - buckets + 1) * step, 0)
     carried = {"last": last} if "last" in asked else {}
     return Range(since, now + 1, last, carried, buckets)
+
+
+def pinned(range_: Range, cursor: str) -> tuple[Range, str]:
+    """The range and the list's own cursor that a pinned one stands for; others are left alone."""
+    found = _PINNED.fullmatch(cursor)
+    if range_.last is None or found is None:
+        return range_, cursor
+    since, until = (min(int(time), _LATEST) for time in found.group(1, 2))
+    return replace(range_, since=since, until=until), found[3]
 
 
 def choices(range_: Range, *, anytime: bool) -> tuple[Choice, ...]:

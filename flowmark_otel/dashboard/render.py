@@ -7,7 +7,8 @@ from functools import cache
 from importlib import metadata
 from typing import Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
+from jinja2.runtime import Context
 from markupsafe import Markup, escape
 
 from flowmark_otel.dashboard.marks import MARKS, Kind
@@ -36,8 +37,14 @@ def _shown(value: object) -> object:
     return visible(value)
 
 
-def _address(value: str) -> object:
-    """An address of ours whole: it is long where names are, and has nothing to be made visible."""
+@pass_context
+def _address(context: Context, value: str) -> object:
+    """An address of ours, in the page's project.
+
+    Whole: it is long where names are, and has nothing to be made visible.
+    """
+    if value.startswith("/"):
+        value = f"{context['page'].frame.base}{value}"
     return Markup(escape(value)) if _ADDRESS.fullmatch(value) else visible(value)  # noqa: S704
 
 

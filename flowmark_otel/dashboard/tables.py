@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import NoneType, UnionType
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
 from starlette.responses import Response, StreamingResponse
 
-from flowmark_otel.backend.views import csv_line, jsonable
+from flowmark_otel.backend.views import Page, csv_line, jsonable
 
 _END: Final = "\r\n"
 
@@ -22,6 +22,17 @@ def csv_answer(name: str, view: type, rows: Iterable[object]) -> Response:
         media_type="text/csv; charset=utf-8",
         headers={"content-disposition": disposition},
     )
+
+
+def every(page: Callable[[str | None], Page[Any]]) -> Iterator[Any]:
+    """The items of a whole list, read page by page; each page is a snapshot of its own."""
+    cursor: str | None = None
+    while True:
+        found = page(cursor)
+        yield from found.items
+        cursor = found.next
+        if cursor is None:
+            return
 
 
 def lines(view: type, rows: Iterable[object]) -> Iterator[str]:

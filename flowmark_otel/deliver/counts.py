@@ -71,6 +71,13 @@ class Ledger:
             self._fail(len(events), (event.event_id for event in events), state, reason, "")
             self._changed.notify_all()
 
+    def retract(self, count: int) -> None:
+        """So many of the events entered found no place, and stay with whoever offered them."""
+        with self._changed:
+            self._recorded -= count
+            self._entered -= count
+            self._changed.notify_all()
+
     def refuse(self, events: Iterable[tuple[str, str]], state: str, reason: str) -> None:
         """Events, given as id and message, that were recorded and never enter the backlog."""
         with self._changed:

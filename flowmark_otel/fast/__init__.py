@@ -16,6 +16,7 @@ path; and a law compares what both make of random spans, byte by byte.
 
 from flowmark_otel.fast.columns import is_operation_name
 from flowmark_otel.fast.shapes import SHAPES, STARTING, Keys, learn, learn_start
+from flowmark_otel.fast.spans import learned, unfolded_of
 from flowmark_otel.fast.unfolded import BOTH, END, START, Unfolded
 
 __all__ = [
@@ -29,4 +30,6 @@ __all__ = [
     "is_operation_name",
     "learn",
     "learn_start",
+    "learned",
+    "unfolded_of",
 ]

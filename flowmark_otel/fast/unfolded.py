@@ -22,6 +22,15 @@ _PARTS: Final = {
     END: (names.PART_OPERATION_END,),
     BOTH: (names.PART_OPERATION_START, names.PART_OPERATION_END),
 }
+_NO_IDS: Final = (bytes(16), bytes(8))
+_AROUND: Final = {
+    which: [
+        (text[: text.index("0")], text[text.rindex("0") + 1 :])
+        for text in (event_id(*_NO_IDS, part) for part in parts)
+    ]
+    for which, parts in _PARTS.items()
+}
+"""What stands before and after the ids in an event id."""
 _NONE: Final[Mapping[str, object]] = {}
 
 
@@ -114,6 +123,11 @@ class Unfolded(Sequence[Envelope]):
         """Their ids, for whoever has to name them."""
         ids = self._ids.to_bytes(24, "big")
         return [event_id(ids[:16], ids[16:], part) for part in _PARTS[self._which]]
+
+    def event_id(self, place: int) -> str:
+        """The id of one of them."""
+        kind, rest = _AROUND[self._which][place]
+        return kind + self._ids.to_bytes(24, "big").hex("-", -16) + rest
 
     def given(self) -> dict[str, Any]:
         """What these events carry of the span's own attributes, by key."""

@@ -42,9 +42,9 @@ class Tls:
 class Listeners:
     """Serves one intake over gRPC and one application over HTTP.
 
-    ``grpc_address`` and ``http_address`` are ``HOST:PORT``, port 0 for any free one. ``shared``:
-    other processes may listen on the same ports. ``ready`` is what the gRPC health service
-    answers. Owns both sockets and the task that runs uvicorn.
+    ``grpc_address`` and ``http_address`` are ``HOST:PORT``, port 0 for any free one; None is not
+    served. ``shared``: other processes may listen on the same ports. ``ready`` is what the gRPC
+    health service answers. Owns both sockets and the task that runs uvicorn.
     """
 
     def __init__(  # noqa: PLR0913  by keyword, each an addition to the two that are served
@@ -52,8 +52,8 @@ class Listeners:
         intake: Intake,
         app: Starlette,
         *,
-        grpc_address: str,
-        http_address: str,
+        grpc_address: str | None,
+        http_address: str | None,
         tls: Tls | None = None,
         ready: Ready | None = None,
         shared: bool = False,
@@ -80,25 +80,32 @@ class Listeners:
         grpc_asked, http_asked = self._asked
         if self._tls is not None:
             _check(self._tls)
-        self._grpc, self._health = new_server(
-            self._intake, self._ready, shared=self._shared, interceptors=self._interceptors
-        )
         faults: list[str] = []
-        try:
-            self.grpc_address = self._bind_grpc(self._grpc, grpc_asked)
-        except (RuntimeError, OSError):
-            faults.append(cannot_bind("grpc", grpc_asked, _fault_of(grpc_asked)))
-        try:
-            listening = listen(http_asked, shared=self._shared)
-        except OSError as error:
-            raise ConfigurationError([*faults, cannot_bind("http", http_asked, error)]) from error
+        if grpc_asked is not None:
+            self._grpc, self._health = new_server(
+                self._intake, self._ready, shared=self._shared, interceptors=self._interceptors
+            )
+            try:
+                self.grpc_address = self._bind_grpc(self._grpc, grpc_asked)
+            except (RuntimeError, OSError):
+                faults.append(cannot_bind("grpc", grpc_asked, _fault_of(grpc_asked)))
+        if http_asked is not None:
+            try:
+                listening = listen(http_asked, shared=self._shared)
+            except OSError as error:
+                faults.append(cannot_bind("http", http_asked, error))
+                raise ConfigurationError(faults) from error
+            if faults:
+                listening.close()
+            else:
+                self.http_address = shown(http_asked, listening.getsockname()[1])
+                self._http = HttpServer(self._app, listening, self._tls)
         if faults:
-            listening.close()
             raise ConfigurationError(faults)
-        self.http_address = shown(http_asked, listening.getsockname()[1])
-        self._http = HttpServer(self._app, listening, self._tls)
-        await self._http.start()
-        await self._grpc.start()
+        if self._http is not None:
+            await self._http.start()
+        if self._grpc is not None:
+            await self._grpc.start()
 
     async def stop(self) -> None:
         """Stop listening and finish what is in flight, within ``GRACE_SECONDS``."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from flowmark_otel.errors import ConfigurationError
 from flowmark_otel.listen import health
@@ -21,16 +21,19 @@ Page: TypeAlias = Callable[[bool], tuple[bytes, str]]
 
 
 class Telemetry:
-    """Serves ``/metrics``, ``/healthz`` and ``/readyz`` on the loop that starts it.
+    """Serves ``/metrics``, ``/healthz``, ``/readyz`` and ``more`` on the loop that starts it.
 
     ``address`` is ``HOST:PORT``, port 0 for any free one; read it after the start. ``page`` is
     called in a thread.
     """
 
-    def __init__(self, address: str, page: Page, ready: Ready) -> None:
+    def __init__(
+        self, address: str, page: Page, ready: Ready, more: Sequence[BaseRoute] = ()
+    ) -> None:
         self.address = address
         self._page = page
         self._ready = ready
+        self._more = more
         self._http: HttpServer | None = None
 
     async def start(self) -> None:
@@ -40,7 +43,7 @@ class Telemetry:
         except OSError as error:
             raise ConfigurationError([cannot_bind("metrics", self.address, error)]) from error
         self.address = shown(self.address, listening.getsockname()[1])
-        routes = [Route("/metrics", self._metrics), *health.routes(self._ready)]
+        routes = [Route("/metrics", self._metrics), *health.routes(self._ready), *self._more]
         self._http = HttpServer(Starlette(routes=routes), listening, None)
         await self._http.start()
 

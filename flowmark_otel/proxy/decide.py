@@ -128,7 +128,7 @@ def events_of(path: str, encoding: str, body: bytes) -> Iterator[Event]:
         request = decode.decode_traces(body, encoding, ANY)
     else:
         request = decode.decode_logs(body, encoding)
-    for position, _, record in request.marked:
+    for position, _, record, _ in request.marked:
         folded = _folded(record)
         signalled = not folded and isinstance(record, Span)
         if signalled and isinstance(record, Span):

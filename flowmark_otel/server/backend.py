@@ -1,6 +1,6 @@
 """The composition root of the backend: store, keys, judge, reader, pages, listeners (D5).
 
-Build order: store, summariser, readiness, keys, acceptor, reader, application, listeners,
+Build order: store, summariser, readiness, settler, keys, acceptor, reader, application, listeners,
 telemetry. Shutdown is the reverse: listeners finish what is in flight, the acceptor what was read,
 the store writes what waits.
 """
@@ -27,6 +27,7 @@ from flowmark_otel.backend.keys import Keys, bearer
 from flowmark_otel.backend.read import Reader
 from flowmark_otel.backend.retention import Sweeper
 from flowmark_otel.backend.sessions import Sessions
+from flowmark_otel.backend.settling import Settler
 from flowmark_otel.backend.store import Store, database_of, open_store
 from flowmark_otel.backend.store.sqlite import SqliteDatabase
 from flowmark_otel.backend.store.sqlite.soundness import check_file
@@ -35,12 +36,12 @@ from flowmark_otel.clock import Clock, SystemClock
 from flowmark_otel.config import ServeOptions
 from flowmark_otel.errors import ConfigurationError
 from flowmark_otel.listen import health, http
+from flowmark_otel.listen.hosts import LoopbackNames
 from flowmark_otel.listen.intake import Intake
 from flowmark_otel.listen.serving import Listeners, Tls
 from flowmark_otel.listen.telemetry import Telemetry
 from flowmark_otel.model import Principal
 from flowmark_otel.server.counting import Metering
-from flowmark_otel.server.hosts import LoopbackNames
 from flowmark_otel.server.readiness import Readiness
 from flowmark_otel.signals import signals_of
 
@@ -131,6 +132,10 @@ class Server:
         self._stack.push_async_callback(asyncio.to_thread, summariser.stop)
         readiness = Readiness(store)
         metering = Metering.of(options, readiness, shared=self._shared)
+        if metering.waiting is not None:
+            settler = Settler(store, metering.waiting, metering.meter.measured)
+            settler.start()
+            self._stack.push_async_callback(asyncio.to_thread, settler.stop)
         sweeper = Sweeper(store, options.retain)
         self._stack.push_async_callback(asyncio.to_thread, sweeper.close)
         keys = Keys(store)

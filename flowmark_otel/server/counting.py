@@ -11,11 +11,13 @@ from sqlalchemy import func, select
 from starlette.middleware import Middleware
 
 from flowmark_otel.backend.meter import Meter
+from flowmark_otel.backend.settling import Waiting
 from flowmark_otel.backend.store import Store
 from flowmark_otel.backend.store.reading import snapshot
 from flowmark_otel.backend.store.sqlite import SqliteDatabase
 from flowmark_otel.config import ServeOptions
 from flowmark_otel.errors import Unavailable
+from flowmark_otel.listen.prometheus import CONTENT_TYPE
 from flowmark_otel.listen.telemetry import Page
 from flowmark_otel.server.readiness import Readiness, Watch
 
@@ -24,9 +26,13 @@ FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 
 
 class Metering(NamedTuple):
-    """What is put around the judge and both transports, and what makes the page."""
+    """What is put around the judge and both transports, and what makes the page.
+
+    ``waiting``: what the metrics have to ask the store about later, None where nobody counts.
+    """
 
     meter: Meter
+    waiting: Waiting | None
     middleware: Sequence[Middleware]
     interceptors: Sequence[grpc.aio.ServerInterceptor]
     page: Callable[[Store], Page]
@@ -35,14 +41,15 @@ class Metering(NamedTuple):
     def of(options: ServeOptions, readiness: Readiness, *, shared: bool) -> Metering:
         """Counting if there is an address for it, or if a supervisor asks for it."""
         if shared != (FOLDER_VARIABLE in os.environ) or not (shared or options.metrics):
-            return Metering(Watch(readiness), (), (), _no_page)
+            return Metering(Watch(readiness), None, (), (), _no_page)
         # Only here: whoever asks for no metrics pays for none.
         from prometheus_client import CollectorRegistry  # noqa: PLC0415
 
         from flowmark_otel.server import metering, metrics, processes  # noqa: PLC0415
 
         registry = None if shared else CollectorRegistry()
-        instruments = metrics.Instruments(registry, readiness)
+        waiting = Waiting(options.failed_after)
+        instruments = metrics.Instruments(registry, readiness, waiting)
 
         def page(store: Store) -> Page:
             own = processes.Processes((os.getpid(),))
@@ -50,12 +57,13 @@ class Metering(NamedTuple):
             def made(ready: bool) -> tuple[bytes, str]:  # noqa: FBT001  the one thing it depends on
                 state = metrics.State(size_of(store), ready=ready, workers=1, deaths=0)
                 collectors = (state, own, *(() if registry is None else (registry,)))
-                return metrics.page_of(*collectors), metrics.CONTENT_TYPE
+                return metrics.page_of(*collectors), CONTENT_TYPE
 
             return made
 
         return Metering(
             instruments,
+            waiting,
             (Middleware(metering.HttpMeter, count=instruments.request),),
             (metering.GrpcMeter(instruments.request),),
             page,

@@ -1,8 +1,9 @@
 """The backend's metrics as Prometheus text; declared in ``names.SERVER_METRICS``.
 
-Every label takes its values from a closed set, so what is sent can make no series. Under several
-workers each writes its values to files of a folder that the supervisor owns, and the page is their
-sum; the library decides so when it is imported, by ``counting.FOLDER_VARIABLE``.
+Labels take their values from closed sets, but for the names of workflows and operations: of these
+each process tells apart a bounded number, so what is sent can make no more series than that. Under
+several workers each writes its values to files of a folder that the supervisor owns, and the page
+is their sum; the library decides so when it is imported, by ``counting.FOLDER_VARIABLE``.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from typing import Final
 
 from prometheus_client import (
     CollectorRegistry,
-    Counter,
     Gauge,
     Histogram,
     disable_created_metrics,
@@ -24,29 +24,30 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 from prometheus_client.registry import Collector
 
 from flowmark_otel import names
+from flowmark_otel.backend.measured import Measured
+from flowmark_otel.backend.settling import Waiting
 from flowmark_otel.backend.store import Verdict
+from flowmark_otel.server.attempts import Attempts
+from flowmark_otel.server.naming import counter, prometheus_name
 from flowmark_otel.server.readiness import Readiness, Watch
 
-CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-
-_UNITS: Final = {"s": "_seconds", "By": "_bytes"}
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each counter that nobody asks for
 
 
-def prometheus_name(metric: names.Metric) -> str:
-    """The name by Prometheus' rules, without the ``_total`` of a counter."""
-    return metric.name.replace(".", "_") + _UNITS.get(metric.unit, "")
-
-
 class Instruments(Watch):
     """What one process counts; ``registry`` is None where the supervisor sums up."""
 
-    def __init__(self, registry: CollectorRegistry | None, readiness: Readiness) -> None:
+    def __init__(
+        self, registry: CollectorRegistry | None, readiness: Readiness, waiting: Waiting
+    ) -> None:
         super().__init__(readiness)
-        self._events = _counter(names.DELIVERY_METRIC, registry)
-        self._requests = _counter(names.REQUESTS_METRIC, registry)
+        self._clock = readiness.clock
+        self._waiting = waiting
+        self._attempts = Attempts(registry)
+        self._events = counter(names.DELIVERY_METRIC, registry)
+        self._requests = counter(names.REQUESTS_METRIC, registry)
         self._in_flight = _gauge(names.IN_FLIGHT_METRIC, registry)
         self._queue = _gauge(names.QUEUE_SIZE_METRIC, registry)
         metric = names.STORE_WRITE_METRIC
@@ -66,12 +67,25 @@ class Instruments(Watch):
         """Events that began, or with a minus ended, to wait for the store."""
         self._queue.inc(events)
 
+    def measure(self, origin: str) -> Measured | None:
+        """To be filled by the judge."""
+        return Measured(origin)
+
+    def measured(self, measured: Measured) -> None:
+        """Attempts and operations of a durable request, or that were decided since."""
+        self._attempts.add(measured)
+        self._waiting.see(measured, self._clock.monotonic())
+
     def judged(self, verdict: Verdict, seconds: float) -> None:
         """A verdict that is durable, and how long the store took for it."""
         self._written.observe(seconds)
-        for state, events in ((names.STORED, verdict.stored), (names.DUPLICATE, verdict.duplicate)):
+        for state, reason, events in (
+            (names.STORED, "", verdict.stored),
+            (names.DUPLICATE, "", verdict.duplicate - verdict.expired),
+            (names.DUPLICATE, names.REASON_EXPIRED, verdict.expired),
+        ):
             if events:
-                self._events.labels(state, "").inc(events)
+                self._events.labels(state, reason).inc(events)
         for rejection in verdict.rejections:
             self._events.labels(rejection.code, names.REASON_REJECTED).inc()
         super().judged(verdict, seconds)
@@ -121,18 +135,10 @@ def forget(process: int, folder: Path) -> None:
     mark_process_dead(process, str(folder))  # type: ignore[no-untyped-call]
 
 
-def _counter(metric: names.Metric, registry: CollectorRegistry | None) -> Counter:
-    return Counter(prometheus_name(metric), metric.says, _labels(metric), registry=registry)
-
-
 def _gauge(metric: names.Metric, registry: CollectorRegistry | None) -> Gauge:
     return Gauge(
         prometheus_name(metric), metric.says, registry=registry, multiprocess_mode="livesum"
     )
-
-
-def _labels(metric: names.Metric) -> list[str]:
-    return [name.replace(".", "_") for name in metric.attributes]
 
 
 def _read(metric: names.Metric, value: float) -> GaugeMetricFamily:

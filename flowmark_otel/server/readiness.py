@@ -40,7 +40,7 @@ class Readiness:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._clock = store.clock
+        self.clock = store.clock
         self._asking = asyncio.Lock()
         self._reason = ""
         self._asked_at: float | None = None
@@ -52,10 +52,10 @@ class Readiness:
         if self._draining:
             return _DRAINING
         async with self._asking:
-            now = self._clock.monotonic()
+            now = self.clock.monotonic()
             if self._asked_at is None or now - self._asked_at >= REMEMBERED_SECONDS:
                 self._reason, detail = await self._probe()
-                self._asked_at = self._clock.monotonic()
+                self._asked_at = self.clock.monotonic()
                 if self._reason:
                     self.failed(detail)
                 else:
@@ -70,14 +70,14 @@ class Readiness:
         """A request could not be taken: what was found before no longer counts."""
         if self._failed_at is None:
             say(_log, logging.ERROR, "store_unavailable", reason=reason)
-        self._failed_at = self._clock.monotonic()
+        self._failed_at = self.clock.monotonic()
         if not self._reason:
             self._asked_at = None
 
     def succeeded(self) -> None:
         """A request was taken."""
         calm = self._failed_at is not None and (
-            self._clock.monotonic() - self._failed_at >= CALM_SECONDS
+            self.clock.monotonic() - self._failed_at >= CALM_SECONDS
         )
         if calm:
             self._failed_at = None
@@ -104,7 +104,7 @@ class Readiness:
     def _write(self, connection: Connection) -> None:
         """A value that differs each time, for a row that stays the same is not written."""
         meta = schema.meta
-        row = {"name": _PROBED, "value": str(self._clock.now_ns())}
+        row = {"name": _PROBED, "value": str(self.clock.now_ns())}
         connection.execute(delete(meta).where(meta.c.name == _PROBED))
         connection.execute(insert(meta).values(row))
 

@@ -27,6 +27,7 @@ from flowmark_otel.clock import SystemClock
 from flowmark_otel.config import ServeOptions
 from flowmark_otel.errors import ConfigurationError, Unavailable
 from flowmark_otel.listen.logs import say
+from flowmark_otel.listen.prometheus import CONTENT_TYPE
 from flowmark_otel.listen.telemetry import Page, Telemetry
 from flowmark_otel.server.backend import (
     Keyring,
@@ -100,7 +101,7 @@ def _page(pool: Pool, store: Store, folder: Path) -> Page:
         alive = pool.alive
         state = metrics.State(size_of(store), ready=ready, workers=len(alive), deaths=pool.deaths)
         own = processes.Processes((os.getpid(), *alive))
-        return metrics.page_of(state, own, folder=folder), metrics.CONTENT_TYPE
+        return metrics.page_of(state, own, folder=folder), CONTENT_TYPE
 
     return made
 

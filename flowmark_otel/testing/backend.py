@@ -101,7 +101,7 @@ class InMemoryBackend:
         with self._lock:
             taken = [
                 self._take(event, position)
-                for position, _, record in request.marked
+                for position, _, record, _ in request.marked
                 if (event := _folded(record)) is not None
             ]
         return _answer(taken, request.items, encoding, headers)

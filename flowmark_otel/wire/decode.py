@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
 from flowmark_otel.model import LogRecord, Refused, Resource, Span
 from flowmark_otel.signals import NO_SIGNALS, Signals
-from flowmark_otel.wire import decode_json
+from flowmark_otel.wire import bare, decode_json
 from flowmark_otel.wire.budget import Budget
 from flowmark_otel.wire.decode_protobuf import Decoder, decode_resource
 from flowmark_otel.wire.scan import Marked, scan
@@ -19,11 +20,14 @@ class Item(NamedTuple):
     """A marked item: position, resource, and what it holds.
 
     Positions count from 0 through all resources and scopes. A Refused item could not be decoded.
+    ``described``: the resource as it came, an encoded message or a JSON object; items of one group
+    share it.
     """
 
     position: int
     resource: Resource
     record: Span | LogRecord | Refused
+    described: bytes | Mapping[str, Any] = b""
 
 
 class Request(NamedTuple):
@@ -41,6 +45,8 @@ def decode_traces(body: bytes, encoding: str, signals: Signals = NO_SIGNALS) -> 
     if encoding == JSON:
         return _of_json(decode_json.decode(body, decode_json.TRACES, signals))
     marks = [mark for mark in signals.raw_marks if mark in body]  # mostly none is
+    if not marks and (items := bare_items(body, PROTOBUF)) is not None:
+        return Request(items, [])
     scanned = scan(body, marks)
     decoder, resources = Decoder(scanned.budget, signals, marks), _Resources(scanned.budget)
     found = []
@@ -48,7 +54,7 @@ def decode_traces(body: bytes, encoding: str, signals: Signals = NO_SIGNALS) -> 
         resource = resources.of(mark)
         record = decoder.span(mark.item and body[mark.item], resource)
         if mark.own or not isinstance(record, Refused):
-            found.append(Item(mark.position, resource, record))
+            found.append(Item(mark.position, resource, record, mark.resource))
     return Request(scanned.items, found)
 
 
@@ -56,15 +62,32 @@ def decode_logs(body: bytes, encoding: str) -> Request:
     """The marked records of an ExportLogsServiceRequest. Raises Unparsable, TooLarge."""
     if encoding == JSON:
         return _of_json(decode_json.decode(body, decode_json.LOGS))
+    if (items := bare_items(body, PROTOBUF)) is not None:
+        return Request(items, [])
     scanned = scan(body)
     decoder, resources = Decoder(scanned.budget), _Resources(scanned.budget)
     return Request(
         scanned.items,
         [
-            Item(mark.position, resources.of(mark), decoder.log(mark.item and body[mark.item]))
+            Item(
+                mark.position,
+                resources.of(mark),
+                decoder.log(mark.item and body[mark.item]),
+                mark.resource,
+            )
             for mark in scanned.marked
         ],
     )
+
+
+def bare_items(body: bytes, encoding: str, signals: Signals = NO_SIGNALS) -> int | None:
+    """The number of items of a request that surely holds no marked one; else None.
+
+    So little work that no thread is needed for it; raises nothing.
+    """
+    if encoding == JSON or len(body) > bare.MOST_BYTES or not bare.is_bare(body, signals.raw_marks):
+        return None
+    return bare.count(body)
 
 
 def _of_json(decoded: decode_json.Decoded) -> Request:

@@ -11,7 +11,7 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 from flowmark_otel import names
@@ -35,10 +35,10 @@ LOGS: Final = Names("resourceLogs", "scopeLogs", "logRecords", is_log=True)
 
 
 class Decoded(NamedTuple):
-    """All items counted, and the marked ones: position, resource, record."""
+    """All items counted, and the marked ones: position, resource, record, resource as it came."""
 
     items: int
-    marked: list[tuple[int, Resource, Span | LogRecord | Refused]]
+    marked: list[tuple[int, Resource, Span | LogRecord | Refused, Mapping[str, Any]]]
 
 
 class _WrongShapeError(Exception):
@@ -59,19 +59,17 @@ _ERROR_CODES: Final = {
 def decode(body: bytes, shape: Names, signals: Signals = NO_SIGNALS) -> Decoded:
     """The items of a request that are marked, by us or by a signal. Raises Unparsable, TooLarge."""
     admit_json(body)
-    document = _load(body)
-    if not isinstance(document, dict):
-        msg = f"the body is no JSON object: it is a {type(document).__name__}"
-        raise Unparsable(msg)
-    marked: list[tuple[int, Resource, Span | LogRecord | Refused]] = []
+    document = load_object(body)
+    marked: list[tuple[int, Resource, Span | LogRecord | Refused, Mapping[str, Any]]] = []
     position = 0
     budget = Budget()
     signals = _possible(body, signals)
-    for group in _objects(document, shape.groups, "the body"):
+    for group in objects_of(document, shape.groups, "the body"):
         budget.items(1)
         resource: Resource | None = None
-        for scope in _objects(group, shape.scopes, shape.groups):
-            items = _list(scope, shape.items, shape.scopes)
+        described: Mapping[str, Any] = {}
+        for scope in objects_of(group, shape.scopes, shape.groups):
+            items = list_of(scope, shape.items, shape.scopes)
             budget.items(1 + len(items))
             for item in items:
                 own = _is_marked(item)
@@ -79,11 +77,22 @@ def decode(body: bytes, shape: Names, signals: Signals = NO_SIGNALS) -> Decoded:
                     budget.annotated()
                     if resource is None:
                         resource = _resource(group)
+                        found = group.get("resource")
+                        described = found if isinstance(found, dict) else {}
                     record = _record(item, resource, shape, budget, signals)
                     if own or not isinstance(record, Refused):
-                        marked.append((position, resource, record))
+                        marked.append((position, resource, record, described))
                 position += 1
     return Decoded(position, marked)
+
+
+def load_object(body: bytes) -> dict[str, Any]:
+    """The JSON object of a body; bytes that are no UTF-8 become lone surrogates, or Unparsable."""
+    document = _load(body)
+    if not isinstance(document, dict):
+        msg = f"the body is no JSON object: it is a {type(document).__name__}"
+        raise Unparsable(msg)
+    return document
 
 
 def _load(body: bytes) -> Any:  # noqa: ANN401  any JSON
@@ -112,7 +121,8 @@ _DIGITS: Final = 40
 _BEYOND: Final = 10**_DIGITS
 
 
-def _list(holder: dict[str, Any], name: str, where: str) -> list[Any]:
+def list_of(holder: dict[str, Any], name: str, where: str) -> list[Any]:
+    """A list of an object, empty if it has none. Raises Unparsable if it is something else."""
     value = holder.get(name)
     if value is None:
         return []
@@ -122,8 +132,9 @@ def _list(holder: dict[str, Any], name: str, where: str) -> list[Any]:
     return value
 
 
-def _objects(holder: dict[str, Any], name: str, where: str) -> list[dict[str, Any]]:
-    found = _list(holder, name, where)
+def objects_of(holder: dict[str, Any], name: str, where: str) -> list[dict[str, Any]]:
+    """As ``list_of``, of objects alone."""
+    found = list_of(holder, name, where)
     for one in found:
         if not isinstance(one, dict):
             msg = f"{name} of {where} holds something that is no object"

@@ -18,6 +18,14 @@ from flowmark_otel.wire.scan import MARK
 _OBSERVED: Final = names.ATTEMPT_OBSERVED.encode()
 _READ_EVENTS: Final = (names.EXCEPTION_EVENT.encode(), _OBSERVED)
 _ERROR_TYPE: Final = names.ERROR_TYPE.encode()[: len(MARK)]
+_KEY: Final = 0x0A  # field 1 of a pair
+_VALUE: Final = 0x12  # field 2 of a pair
+_STRING: Final = 0x0A  # field 1 of a value
+_INTEGER: Final = 0x18  # field 3 of a value
+_MORE: Final = 128  # the bit that says another byte of a number follows
+_HEADS: Final = 4  # tag and length of a value, and of what it holds; or of a small number
+_LEAST: Final = 6
+_FAILED: Final = b"\x18\x02"  # a status that holds its code and nothing else
 _UNDECODABLE: Final = "the item cannot be decoded; its bytes are no valid protobuf message"
 _OVER_BUDGET: Final = Refused(names.INVALID, str(OverBudgetError()))
 
@@ -98,7 +106,7 @@ class Decoder:
                 else:
                     self._budget.items(1)
                 self._budget.fields(len(event.attributes))
-                attributes = dict(map(_pair, event.attributes))
+                attributes = dict(map(read_pair, event.attributes))
                 found.append(SpanEvent(_text(event.name), event.time_unix_nano, attributes))
         return found
 
@@ -121,10 +129,10 @@ class Decoder:
                 continue
             pair = memo.get(raw)
             if pair is None:
-                pair = memo[raw] = _pair(raw)
+                pair = memo[raw] = read_pair(raw)
             found[pair[0]] = pair[1]
         if met < item.count(MARK):
-            return dict(map(_pair, pairs))
+            return dict(map(read_pair, pairs))
         return found
 
     def _with_signals(self, item: bytes, pairs: list[bytes]) -> dict[str, object]:
@@ -141,10 +149,10 @@ class Decoder:
                 continue
             pair = memo.get(raw)
             if pair is None:
-                pair = memo[raw] = _pair(raw)
+                pair = memo[raw] = read_pair(raw)
             found[pair[0]] = pair[1]
         if met < item.count(MARK) or self._signals.marks.isdisjoint(found):
-            return dict(map(_pair, pairs))
+            return dict(map(read_pair, pairs))
         return found
 
 
@@ -155,7 +163,7 @@ def decode_resource(raw: bytes, budget: Budget) -> Resource:
         budget.fields(len(pairs))
     except (DecodeError, OverBudgetError):
         return Resource()
-    found = dict(_pair(pair) for pair in pairs if b"service." in pair)
+    found = dict(read_pair(pair) for pair in pairs if b"service." in pair)
     return Resource(
         found.get(names.SERVICE_NAME),
         found.get(names.SERVICE_VERSION),
@@ -164,11 +172,27 @@ def decode_resource(raw: bytes, budget: Budget) -> Resource:
 
 
 def _failed(status: bytes) -> bool:
-    return bool(status) and shallow.Status.FromString(status).code == Status.STATUS_CODE_ERROR
+    if not status or status == _FAILED:
+        return bool(status)
+    code: int = shallow.Status.FromString(status).code
+    return code == Status.STATUS_CODE_ERROR
 
 
-def _pair(raw: bytes) -> tuple[str, object]:
-    """Key and value of an attribute; a value that cannot be read is one that no rule accepts."""
+def read_pair(raw: bytes) -> tuple[str, object]:
+    """Key and value of an attribute; a value that cannot be read is one that no rule accepts.
+
+    A short text or number, written as every known encoder writes it, is read where it stands.
+    """
+    size = len(raw)
+    if size > _LEAST and raw[0] == _KEY:
+        end = 2 + raw[1]
+        rest = size - end  # tag and length of the value, tag and length of the text, the text
+        if _HEADS <= rest <= _MORE > raw[1] and raw[end] == _VALUE and raw[end + 1] == rest - 2:
+            kind, last = raw[end + 2], raw[end + 3]
+            if kind == _STRING and last == rest - _HEADS:
+                return _text(raw[2:end]), _text(raw[end + 4 :])
+            if kind == _INTEGER and rest == _HEADS and last < _MORE:
+                return _text(raw[2:end]), last
     try:
         message = shallow.KeyValue.FromString(raw)
     except DecodeError:

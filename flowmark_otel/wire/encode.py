@@ -59,6 +59,10 @@ def _set(target: AnyValue, value: object) -> None:
         target.double_value = value
     elif isinstance(value, bytes):
         target.bytes_value = value
+    elif isinstance(value, Mapping):
+        target.kvlist_value.SetInParent()
+        for key, one in value.items():
+            _set(target.kvlist_value.values.add(key=str(key)).value, one)
     elif isinstance(value, Sequence):
         target.array_value.SetInParent()
         for one in value:
@@ -113,6 +117,9 @@ def _json_value(value: object) -> dict[str, Any]:
         return {"doubleValue": value}
     if isinstance(value, bytes):
         return {"bytesValue": base64.b64encode(value).decode()}
+    if isinstance(value, Mapping):
+        pairs = [{"key": str(key), "value": _json_value(one)} for key, one in value.items()]
+        return {"kvlistValue": {"values": pairs}}
     if isinstance(value, Sequence):
         return {"arrayValue": {"values": [_json_value(one) for one in value]}}
     return {}

@@ -23,6 +23,7 @@ UNAVAILABLE: Final = "unavailable"
 UNAUTHENTICATED: Final = "unauthenticated"
 FORBIDDEN: Final = "forbidden"
 UNSUPPORTED: Final = "unsupported"
+NOT_SERVED: Final = "not_served"
 
 ANSWERS: Final[dict[str, Answer]] = {
     OK: Answer(200, 0),
@@ -34,6 +35,7 @@ ANSWERS: Final[dict[str, Answer]] = {
     UNAUTHENTICATED: Answer(401, 16),
     FORBIDDEN: Answer(403, 7),  # PERMISSION_DENIED
     UNSUPPORTED: Answer(415, 3),
+    NOT_SERVED: Answer(404, 12),  # UNIMPLEMENTED
 }
 
 
@@ -49,6 +51,8 @@ _BY_ERROR: Final = (
     (errors.Unavailable, UNAVAILABLE),
     (errors.TooLarge, TOO_LARGE),
     (errors.UnsupportedMedia, UNSUPPORTED),
+    (errors.NotServed, NOT_SERVED),
+    (errors.NotTaken, REFUSED),
     (errors.Unauthenticated, UNAUTHENTICATED),
     (errors.Forbidden, FORBIDDEN),
     (errors.Unparsable, UNPARSABLE),

@@ -3,7 +3,7 @@
 ``encoding`` is ``protobuf`` or ``json``; ``signal`` is ``traces`` or ``logs``. An encoded receipt
 never passes ``MAX_BYTES``: the list of rejections is cut, the counts are not. Reading is as strict
 as a sender needs it: a field of a wrong type counts as missing, so an answer that is no receipt
-reads as a receipt without capabilities.
+reads as a receipt without capabilities; a count of a wrong type is none that could add up.
 """
 
 from __future__ import annotations
@@ -136,13 +136,13 @@ def to_json(receipt: Receipt) -> dict[str, object]:
 
 
 def from_json(found: Mapping[str, object]) -> Receipt:
-    """The record of an object; what has a wrong type counts as missing."""
+    """The record of an object; what has a wrong type counts as missing, a count as -1."""
     partial = found.get("partialSuccess")
     partial = partial if isinstance(partial, dict) else {}
     items = next((partial[key] for key in _REJECTED_ITEMS.values() if key in partial), 0)
     capabilities = found.get("capabilities")
     rejections = found.get("rejections")
-    counts = {name: integer(found.get(name)) for name in _COUNTS}
+    counts = {name: _count(found, name) for name in _COUNTS}
     return Receipt(
         capabilities=tuple(capabilities) if _is_texts(capabilities) else (),
         backend_id=_text(found.get("backendId")),
@@ -181,12 +181,16 @@ def dumps(found: Mapping[str, object]) -> bytes:
 
 def integer(value: object) -> int:
     """A 64-bit integer, written as a number or as a string; anything else is missing, hence 0."""
+    return _integer(value) or 0
+
+
+def _integer(value: object) -> int | None:
     if isinstance(value, str) and len(value) <= _MAX_DIGITS and value.isascii():
         digits = value.removeprefix("-")
         value = int(value) if digits.isdigit() else None
     if isinstance(value, int) and not isinstance(value, bool) and value in _INT64:
         return value
-    return 0
+    return None
 
 
 def clean(text: str, limit: int) -> str:
@@ -231,6 +235,13 @@ def _rejection_json(rejection: Rejection) -> dict[str, str]:
     if not rejection.event_id:
         found["item"] = str(max(rejection.item, 0))
     return found
+
+
+def _count(found: Mapping[str, object], name: str) -> int:
+    """A count, 0 where it is missing; -1, which no sum takes, where it cannot be read."""
+    value = found.get(name)
+    count = 0 if value is None else _integer(value)
+    return -1 if count is None else count
 
 
 def _rejection(found: Mapping[str, object]) -> Rejection:

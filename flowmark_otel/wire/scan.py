@@ -2,7 +2,8 @@
 
 Requests for traces and logs have the same frame: request { 1: resource group }, resource group
 { 1: resource, 2: scope group }, scope group { 2: item }. Only marked items are ever parsed, so
-what is not ours costs a few comparisons.
+what is not ours costs a few comparisons; a request that holds no mark at all is told before, by
+``bare``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""``python -m tests.bench [NAME]… [--json FILE]``: exit 1 if a target is missed."""
+"""``python -m tests.bench [NAME]… [--json FILE]``: exit 1 if a target is missed.
+
+Of ``collector``: ``--otelcol FILE``, a stock Collector to measure beside it, and ``--minutes N``, a
+soak of that length.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from tests.bench import (
     adapters,
     bomb,
     client,
+    collector,
     ingest,
     lists,
     overload,
@@ -31,6 +36,7 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "pages": pages.measure,
     "client": client.measure,
     "adapters": adapters.measure,
+    "collector": collector.measure,
     "bomb": bomb.measure,
     "overload": overload.measure,
     "sizing": sizing.measure,
@@ -40,11 +46,11 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
 
 def main(arguments: list[str]) -> int:
     """Run the named benchmarks, or all."""
-    out = None
-    if "--json" in arguments:
-        at = arguments.index("--json")
-        out = Path(arguments[at + 1])
-        del arguments[at : at + 2]
+    given = _option(arguments, "--json")
+    out = None if given is None else Path(given)
+    program, minutes = _option(arguments, "--otelcol"), _option(arguments, "--minutes")
+    collector.OPTIONS.otelcol = None if program is None else Path(program)
+    collector.OPTIONS.minutes = float(minutes or 0)
     unknown = [name for name in arguments if name not in BENCHMARKS]
     if unknown:
         sys.stderr.write(f"no benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}\n")
@@ -54,6 +60,16 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(f"{name} …\n")
         figures += BENCHMARKS[name]()
     return 0 if show(figures, out) else 1
+
+
+def _option(arguments: list[str], name: str) -> str | None:
+    """The value of an option, which is taken out of the arguments."""
+    if name not in arguments:
+        return None
+    at = arguments.index(name)
+    value = arguments[at + 1]
+    del arguments[at : at + 2]
+    return value
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The load: requests encoded beforehand, sent by a process of its own over several connections.
 
 Run as a program it reads length-prefixed bodies from a file, sends each once, and prints what was
-acknowledged: ``{"seconds", "stored", "received"}``.
+acknowledged: ``{"seconds", "stored", "received", "p50", "p99"}``, the last two in seconds.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from flowmark_otel.wire import receipt
 
 BATCH = 512
 EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+_AGAIN = 0.1
 PLAIN = {
     "http.request.method": "POST",
     "url.full": "https://crm.example/v2/batches/42/contacts?dry_run=false",
@@ -38,11 +39,13 @@ PLAIN = {
 }
 
 
-def bodies(count: int, share: float, seed: int) -> Iterator[bytes]:
+def bodies(
+    count: int, share: float, seed: int, *, batch: int = BATCH, more: int = 0
+) -> Iterator[bytes]:
     """Requests of 512 spans of twelve attributes; ``share`` of the spans are annotated attempts.
 
     Annotated spans: runs of 32 operations, groups of one to three attempts, six of the twelve
-    attributes are ours.
+    attributes are ours. ``more``: so many other attributes beside the twelve.
     """
     chance = random.Random(seed)
     serial = 0
@@ -52,7 +55,7 @@ def bodies(count: int, share: float, seed: int) -> Iterator[bytes]:
         group.resource.attributes.add(key="service.name").value.string_value = "crm-worker"
         spans = group.scope_spans.add().spans
         number = 1
-        for index in range(BATCH):
+        for index in range(batch):
             span = spans.add(
                 trace_id=chance.randbytes(16),
                 span_id=chance.randbytes(8),
@@ -62,7 +65,9 @@ def bodies(count: int, share: float, seed: int) -> Iterator[bytes]:
             )
             for key, value in PLAIN.items():
                 span.attributes.add(key=key).value.string_value = value
-            if index < BATCH * share:
+            for index_ in range(more):
+                span.attributes.add(key=f"http.header.{index_}").value.string_value = "text/plain"
+            if index < batch * share:
                 number = number + 1 if number < 3 and chance.random() < 0.3 else 1
                 named = {
                     "flowmark.workflow.name": "crm.sync",
@@ -88,12 +93,22 @@ def write(path: Path, requests: Iterable[bytes]) -> None:
             out.write(struct.pack(">I", len(body)) + body)
 
 
-def send(path: Path, address: str, transport: str, connections: int = 4) -> dict[str, float]:
-    """Send the bodies of a file from a process of its own; what it measured."""
+def send(
+    path: Path,
+    address: str,
+    transport: str,
+    connections: int = 4,
+    *,
+    times: int = 1,
+    rate: float = 0.0,
+) -> dict[str, float]:
+    """Send the bodies of a file, so many times, from a process of its own; what it measured.
+
+    ``rate``: requests a second, evenly; 0 for as fast as they are answered.
+    """
     command = [sys.executable, "-m", "tests.bench.load", str(path), address, transport]
-    done = subprocess.run(
-        [*command, str(connections)], stdout=subprocess.PIPE, check=True, timeout=600
-    )
+    command += [str(connections), "--times", str(times), "--rate", str(rate)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     found: dict[str, float] = json.loads(done.stdout)
     return found
 
@@ -113,11 +128,14 @@ def _http(address: str) -> Callable[[bytes], bytes]:
     headers = {"content-type": "application/x-protobuf"}
 
     def call(body: bytes) -> bytes:
-        connection.request("POST", "/v1/traces", body, headers)
-        answer = connection.getresponse()
-        found = answer.read()
-        assert answer.status == http.client.OK, found
-        return found
+        while True:
+            connection.request("POST", "/v1/traces", body, headers)
+            answer = connection.getresponse()
+            found = answer.read()
+            if answer.status != http.client.SERVICE_UNAVAILABLE:
+                assert answer.status == http.client.OK, found
+                return found
+            time.sleep(_AGAIN)  # it is shed while others use the machine
 
     return call
 
@@ -135,20 +153,28 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("address")
     parser.add_argument("transport", choices=["http", "grpc"])
     parser.add_argument("connections", type=int)
+    parser.add_argument("--times", type=int, default=1)
+    parser.add_argument("--rate", type=float, default=0.0)
     options = parser.parse_args(arguments)
-    waiting: SimpleQueue[bytes] = SimpleQueue()
-    for body in read(options.file):
-        waiting.put(body)
+    waiting: SimpleQueue[tuple[int, bytes]] = SimpleQueue()
+    for each in enumerate(list(read(options.file)) * options.times):
+        waiting.put(each)
     answers: list[Receipt] = []
+    took: list[float] = []
 
     def work() -> None:
         call = (_http if options.transport == "http" else _grpc)(options.address)
         while True:
             try:
-                body = waiting.get_nowait()
+                number, body = waiting.get_nowait()
             except Empty:
                 return
-            answers.append(receipt.decode(call(body), "protobuf"))
+            if options.rate:
+                time.sleep(max(began + number / options.rate - time.perf_counter(), 0.0))
+            sent = time.perf_counter()
+            answer = call(body)
+            took.append(time.perf_counter() - sent)
+            answers.append(receipt.decode(answer, "protobuf"))
 
     threads = [threading.Thread(target=work) for _ in range(options.connections)]
     began = time.perf_counter()
@@ -159,7 +185,15 @@ def main(arguments: list[str]) -> None:
     seconds = time.perf_counter() - began
     stored = sum(answer.stored for answer in answers)
     received = sum(answer.received for answer in answers)
-    print(json.dumps({"seconds": seconds, "stored": stored, "received": received}))  # noqa: T201
+    took.sort()
+    found = {
+        "seconds": seconds,
+        "stored": stored,
+        "received": received,
+        "p50": took[len(took) // 2],
+        "p99": took[len(took) * 99 // 100],
+    }
+    print(json.dumps(found))  # noqa: T201
 
 
 if __name__ == "__main__":

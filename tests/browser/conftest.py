@@ -70,7 +70,7 @@ class Visitor:
         self.open("/login?next=%2Fruns")
         self.page.get_by_label("Read key").fill(key)
         self.page.get_by_role("button", name="Sign in").click()
-        self.page.wait_for_url(f"{self.base}/runs")
+        self.page.wait_for_url(f"{self.base}/p/*/runs")
 
 
 @contextmanager

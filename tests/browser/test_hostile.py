@@ -19,6 +19,8 @@ pytestmark = [pytest.mark.needs("chromium"), pytest.mark.timeout(240)]
 
 OURS = {"/static/times.js", "/static/htmx.min.js"}
 VIEWER = "https://traces.example/{trace_id}/{span_id}"
+PROJECT = "/p/default"
+VIEWS = ("/runs", "/", "/evidence", "/ingest", "/projects")
 MOST_PAGES = 160
 
 # What every page is asked: elements and attributes that only a sender could have brought, scripts
@@ -76,8 +78,10 @@ def _walk(found: Visitor, starts: list[str], of_shape: int) -> list[str]:
         assert set(looked["scripts"]) <= OURS, path
         assert looked["over"] <= 0, (path, looked["over"])
         assert (looked["h1"], looked["mains"]) == (1, 1), path
-        assert all(asked.startswith("/runs/") for asked in looked["asks"]), path
-        assert all(action.startswith("/") for action in looked["actions"]), path
+        assert all(asked.startswith(f"{PROJECT}/") for asked in looked["asks"]), path
+        assert all(action.startswith(("/logout", f"{PROJECT}/")) for action in looked["actions"]), (
+            path
+        )
         for link in looked["links"]:
             assert link.startswith(("/", "#", "https://traces.example/")), (path, link)
             assert not link.startswith("//"), (path, link)
@@ -112,10 +116,11 @@ def test_no_view_runs_loads_or_breaks_on_what_a_sender_wrote(
 
         found.page.on("request", asked)
         found.sign_in(poisoned.read_key)
-        opened = _walk(found, ["/runs", "/", "/evidence", "/ingest", "/projects"], of_shape)
+        opened = _walk(found, [f"{PROJECT}{view}" for view in VIEWS], of_shape)
         found.page.screenshot(path=tmp_path / f"last-{width}.png")
         kinds = {urlsplit(_shape(path)).path for path in opened}
-        assert {"/", "/runs", "/evidence", "/ingest", "/projects", "/runs/KEY"} <= kinds
+        kinds = {kind.removeprefix(PROJECT) for kind in kinds}
+        assert {*VIEWS, "/runs/KEY"} <= kinds
         assert {f"/runs/KEY/{view}" for view in ("attempt", "occurrence", "events")} <= kinds
         assert len(opened) > 40
         assert elsewhere == []

@@ -30,17 +30,18 @@ def reader(request: pytest.FixtureRequest, browser: Browser, served: Running) ->
 
 
 def test_from_the_overview_to_the_evidence_of_an_attempt(reader: Visitor) -> None:
-    """A9, E4: the worst stands first; two clicks lead to the attempts, one more to their events."""
+    """A9, E4: the worst stands first, with what failed in it; two clicks lead to the events."""
     page = reader.page
     page.get_by_role("link", name="Overview").click()
     expect(page.locator(".lead")).to_contain_text("extra attempts per 100 operations")
     expect(page.get_by_role("img", name="Bar chart: extra attempts")).to_be_visible()
-    page.locator("table.ops tbody th a").first.click()
+    expect(page.locator("table.ops tbody th a").first).to_have_text("push-to-crm")
+    page.locator("table.ops tbody tr").first.locator("td a").last.click()
     expect(page.get_by_label("Operation", exact=True)).to_have_value("push-to-crm")
-    page.get_by_role("link", name="retried", exact=True).first.click()
-    expect(page.locator("table.att tbody tr").first).to_contain_text("CRM_UNAVAILABLE")
-    page.get_by_role("link", name="2 events").first.click()
-    expect(page.locator("main")).to_contain_text("-end")
+    flood = page.locator("table.runs tbody tr", has_text="flood")
+    flood.get_by_role("link", name="attempt 29 CRM_RATE_LIMITED").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Attempt 29 of batch-3")
+    expect(page.locator("table.events")).to_contain_text("-end")
 
 
 def test_the_form_works_and_its_address_can_be_shared(reader: Visitor) -> None:

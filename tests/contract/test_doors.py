@@ -19,7 +19,7 @@ from flowmark_otel.backend.api.endpoints import ENDPOINTS, PREFIX
 from flowmark_otel.dashboard.session import COOKIE
 from flowmark_otel.wire.pb import acceptance_pb2
 from tests.support.browser_keys import PAGE
-from tests.support.doors import MARK, OURS, THEIRS, Door, Doors, doors
+from tests.support.doors import IN_PROJECT, MARK, OURS, THEIRS, Door, Doors, doors
 
 OPEN: Final = {
     Door("GET", "/healthz"),
@@ -31,11 +31,8 @@ OPEN: Final = {
 """Health without data, the sign-in form, its files, and the way out."""
 
 SIGN_IN: Final = Door("POST", "/login")
-SWITCH: Final = Door("POST", "/projects")
-"""It chooses among one's sessions, and leads to the sign-in where none is of the project."""
-
-ASKED_BY_SCRIPTS: Final = {Door("GET", "/runs/news"), Door("GET", "/runs/{key}/news")}
-"""Pages that no person opens: without a session they are 401."""
+ASKED_BY_SCRIPTS: Final = "/news"
+"""The end of what no person opens: without a session it is 401."""
 
 EXPORTS: Final = {Door("POST", "/v1/traces"), Door("POST", "/v1/logs")}
 HEALTH: Final = "/grpc.health.v1.Health/"
@@ -132,15 +129,13 @@ def test_pages_need_a_session(served: Doors) -> None:
             _refused(door, served.ask(door, None, cookies=given))
         for token in tokens[:3] if door.path != "/runs" else tokens:
             _refused(door, served.ask(door, token))
-        if door == SWITCH:
-            continue
         mine = served.ask(door, None, cookies=session(served, OURS))
         assert mine.status_code in (CODE.ok, CODE.no_content, CODE.see_other), door
         assert not mine.headers.get("location", "").startswith("/login"), door
 
 
 def _refused(door: Door, answer: requests.Response) -> None:
-    if door.path.endswith(".json") or door in ASKED_BY_SCRIPTS:
+    if door.path.endswith((".json", ASKED_BY_SCRIPTS)):
         assert answer.status_code == CODE.unauthorized, door
     else:
         assert answer.status_code == CODE.see_other, door
@@ -189,19 +184,40 @@ def test_what_is_foreign_reads_unknown(served: Doors) -> None:
     for door in (*api(served), *pages(served)):
         given: dict[str, Any] = {"cookies": theirs} if door in pages(served) else {}
         token = None if given else admin
+        given["project"] = THEIRS
         foreign = served.ask(door, token, **given)
         unknown = served.ask(door, token, key=UNKNOWN, trace=UNKNOWN, **given)
         said = foreign.text.replace(served.run, UNKNOWN).replace(served.trace, UNKNOWN)
         assert foreign.status_code == unknown.status_code, door
-        if "{" in door.path:
+        if "{" in door.path.removeprefix(IN_PROJECT):
             assert said == unknown.text, door
         if "{key}" in door.path:
+            onward = foreign.headers.get("location", "")
             missing = (CODE.not_found, CODE.method_not_allowed)
-            assert foreign.status_code in missing, door
+            # Without a project an address leads to that of their own, where nothing is found.
+            assert foreign.status_code in missing or onward.startswith(f"/p/{THEIRS}/"), door
         assert MARK not in foreign.text, door
     ours = served.ask(Door("GET", f"{PREFIX}/runs"), served.keys[OURS, names.KEY_READ])
     assert MARK in ours.text
     assert served.run in ours.text  # it is there still
+
+
+def test_a_foreign_project_reads_unknown(served: Doors) -> None:
+    """Row 22: a page of a project that one has no session of is that of one that is not there."""
+    theirs = session(served, THEIRS)
+    inside = [door for door in pages(served) if door.path.startswith(IN_PROJECT)]
+    assert len(inside) * 2 == len(pages(served))
+    for door in inside:
+        answers = [
+            served.ask(door, None, cookies=theirs, project=name) for name in (OURS, "nowhere")
+        ]
+        for answer in answers:
+            _refused(door, answer)
+        said = [
+            (answer.text, answer.headers.get("location", "").replace(name, ""))
+            for answer, name in zip(answers, (OURS, "nowhere"), strict=True)
+        ]
+        assert said[0] == said[1], door
 
 
 def test_foreign_events_read_unknown(served: Doors) -> None:

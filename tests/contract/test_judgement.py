@@ -91,7 +91,7 @@ def test_invalid_is_refused_by_name_and_its_neighbours_are_stored(store: Store) 
 
 @deliveries
 def test_the_same_event_again_is_a_duplicate(store: Store, deliver: Delivery) -> None:
-    """A8: a second delivery with the same digest is acknowledged and changes nothing."""
+    """A8 (row 11): a second delivery with the same digest is acknowledged, changes nothing."""
     first = started(1, ("g", 1))
     assert deliver(store, first, first, first) == [
         names.STORED,
@@ -103,7 +103,7 @@ def test_the_same_event_again_is_a_duplicate(store: Store, deliver: Delivery) ->
 
 @deliveries
 def test_what_the_digest_leaves_out_makes_no_conflict(store: Store, deliver: Delivery) -> None:
-    """A8: duration, defaulted keys and the order of attributes are no other payload."""
+    """A8 (row 13): duration, defaulted keys and the order of attributes are no other payload."""
     first = completed(1, ("g", 1), duration=5, defaulted="flowmark.operation.name")
     again = completed(1, ("g", 1), duration=6, defaulted="flowmark.operation.name")
     again = again._replace(attributes=dict(reversed(again.attributes.items())))
@@ -126,7 +126,7 @@ def test_what_the_digest_leaves_out_makes_no_conflict(store: Store, deliver: Del
 def test_a_known_id_with_another_digest_is_a_conflict(
     store: Store, deliver: Delivery, other: Envelope
 ) -> None:
-    """A6: the first payload of an event id stays; another is a conflict and kept as evidence."""
+    """A6, I3 (row 13): the first payload of an id stays; another is a conflict and kept."""
     first = completed(1, ("g", 1))
     assert deliver(store, first, other, first)[1] == names.CONFLICT
     [kept] = rows(store, schema.events)

@@ -49,7 +49,9 @@ from tests.support.commands import cli, invoke
         (("doctor", "--grpc-endpoint", "127.0.0.1:99999"), "port from 0 to 65535"),
         (("doctor", "--grpc-endpoint", "http:4317/"), "must be HOST:PORT"),
         (("doctor", "--grpc-endpoint", "127.0.0.1:0"), "must be HOST:PORT such as"),
-        (("collect",), "No such command"),
+        (("collect",), "--config"),
+        (("collect", "--config", "x.yaml", "--json"), "--json goes with --validate"),
+        (("collects",), "No such command"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )

@@ -127,7 +127,7 @@ if __name__ == "__main__":
 def test_a_short_process_empties_the_spool_of_a_killed_one(
     tmp_path: Path, operations: int, end: str
 ) -> None:
-    """E1: all that a killed process left is stored by one later process, however short it is."""
+    """E1, I8: all that a killed process left is stored by one later one, however short it is."""
     spool, store = tmp_path / "spool", tmp_path / "s.db"
     nobody = f"http://127.0.0.1:{free_port()}"
     dead = environment(tmp_path, None, FLOWMARK_SPOOL_DIR=str(spool), FLOWMARK_ENDPOINT=nobody)

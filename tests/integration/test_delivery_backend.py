@@ -76,7 +76,7 @@ def test_a_wrong_key_loses_nothing_until_a_flush(backend: Running, protocol: str
 
 
 def test_without_the_capability(tmp_path: Path) -> None:
-    """A21: our backend with the capability switched off accepts ordinary events alone."""
+    """A21 (row 23): our backend without the capability accepts ordinary events alone."""
     served = options(tmp_path / "s.db", without=(names.CAPABILITY,))
     with running(served) as backend:
         for protocol in PROTOCOLS:

@@ -322,7 +322,7 @@ def test_a_resource_that_cannot_be_encoded_costs_itself() -> None:
 
 
 def test_capability_lost_and_regained() -> None:
-    """A22: a lost capability is said once in its epoch, nothing is sent again, it resumes."""
+    """A22 (row 23): a lost capability is said once an epoch, nothing sent again; it resumes."""
     with answering(acknowledging()) as server, delivering(server.endpoint) as delivery:
         for script in (stock, acknowledging(), stock):
             server.script(script)

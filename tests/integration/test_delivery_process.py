@@ -185,7 +185,7 @@ def test_without_a_thread_a_flush_sends_itself(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_signal_handler_may_record_and_flush() -> None:
-    """A22: a handler that records and flushes, wherever it strikes, blocks nobody; sums hold."""
+    """A22, I9: a handler that records and flushes, wherever it is, blocks nobody; sums hold."""
     pace = Pace(queue=1_000_000)
     with (
         answering(acknowledging()) as server,

@@ -65,6 +65,38 @@ store.get_object(Bucket="b", Key="k")
 
 HEADERS: Final = "OTEL_INSTRUMENTATION_HTTP_CAPTURE_HEADERS_CLIENT_REQUEST"
 
+REQUESTS: Final = """
+import os
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3 import Retry
+
+with requests.Session() as session:
+    policy = Retry(3, status_forcelist=[503])
+    session.mount("http://", HTTPAdapter(max_retries=policy))
+    session.get(os.environ["CRM"], timeout=10).raise_for_status()
+"""
+
+OPENAI: Final = """
+import os
+import openai
+
+openai.OpenAI(api_key="k", base_url=os.environ["CRM"], max_retries=3).post("/x", cast_to=str)
+"""
+
+AIOHTTP: Final = """
+import asyncio
+import os
+from aiohttp_retry import ExponentialRetry, RetryClient
+
+async def main():
+    async with RetryClient(retry_options=ExponentialRetry(3, start_timeout=0)) as client:
+        async with client.get(os.environ["CRM"]):
+            pass
+
+asyncio.run(main())
+"""
+
 FAILED: Final = "requests.exceptions.HTTPError"
 
 
@@ -146,6 +178,46 @@ def test_a_send_of_botocore_counts_once(serving: Serving, crm: Answering, tmp_pa
         ("S3.GetObject", group, 2, "failed", "503"),
         ("S3.GetObject", group, 3, "completed", None),
     ]
+
+
+@pytest.mark.parametrize(
+    ("program", "name"),
+    [
+        pytest.param(REQUESTS, "GET 127.0.0.1", id="requests"),
+        pytest.param(OPENAI, "openai POST /x", id="openai"),
+        pytest.param(AIOHTTP, "GET 127.0.0.1", id="aiohttp-retry"),
+    ],
+)
+def test_requests_count_once_by_our_exporter_and_the_stock_one(
+    serving: Serving, crm: Answering, tmp_path: Path, program: str, name: str
+) -> None:
+    """E3, issue 8: so do the tries of clients, beside the instrumentations of HTTP."""
+    env = environment(tmp_path, serving, **quiet(**stock_exporter(serving), CRM=crm.endpoint))
+    run(tmp_path, program, env, INSTRUMENT)
+    recorded = Recorded(serving)
+    [found] = recorded.runs()
+    attempts = [each[0::2] for each in recorded.attempts(found)]
+    assert [(number, code) for _, number, code in attempts] == [(1, "503"), (2, "503"), (3, None)]
+    assert {each for each, _, _ in attempts} == {name}
+    failed = [(name, "failed")] * 2
+    assert recorded.operations(found) == [*failed, (name, "completed")]
+
+
+NEVER_LOADED: Final = (
+    "aiohttp_retry",
+    "anthropic",
+    "backoff",
+    "langchain_core",
+    "openai",
+    "stamina",
+)
+
+
+def test_libraries_that_are_not_used_are_not_loaded(serving: Serving, tmp_path: Path) -> None:
+    """D2: an adapter waits for the application to import its library, which may take seconds."""
+    env = environment(tmp_path, serving, **quiet())
+    look = f"import sys; print([each for each in {NEVER_LOADED} if each in sys.modules])"
+    assert run(tmp_path, look, env, INSTRUMENT).stdout.splitlines()[-1] == "[]"
 
 
 LOOK: Final = """

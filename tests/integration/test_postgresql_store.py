@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+from unittest.mock import patch
 
 import psycopg
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import select, text
+from sqlalchemy import Connection, select, text
 
 from flowmark_otel import names
+from flowmark_otel.backend.batch import Verdict
 from flowmark_otel.backend.keys import Keys
 from flowmark_otel.backend.read import Reader
 from flowmark_otel.backend.store import Store, database_of, has_store, migrate, open_store, schema
 from flowmark_otel.backend.store.postgresql import database as postgresql
+from flowmark_otel.backend.store.postgresql.database import PostgresqlDatabase
 from flowmark_otel.backend.store.reading import snapshot
+from flowmark_otel.backend.store.transaction import Transactions
 from flowmark_otel.errors import ConfigurationError, SchemaMismatch, Unavailable
 from tests.support.envelopes import WAIT, batch, completed, put, rows, started
 from tests.support.postgres import Cluster
@@ -79,6 +84,66 @@ def test_who_loses_an_event_id_to_another_run_meets_the_winner(
     verdict = judged.result(WAIT)
     assert (verdict.stored, [each.code for each in verdict.rejections]) == (1, [names.CONFLICT])
     assert [run["run_id"] for run in rows(store, schema.runs)] == ["first", "second"]
+
+
+REFUSED = started(2, ("g", 1))
+"""It claims the place of the first operation of its run."""
+
+ACCEPTED = started(2, ("g", 1), run="other")
+"""The same event id, of a run that is free to take it."""
+
+
+def assert_both_are_marked(store: Store) -> None:
+    """The refused event names the run that it was refused in and the one that has its id."""
+    [rejected] = rows(store, schema.rejections)
+    of = {each["run_id"]: each["id"] for each in rows(store, schema.runs)}
+    assert (rejected["run"], rejected["accepted_run"]) == (of["run-1"], of["other"])
+    [run] = [run for run in Reader(store).runs(1).items if run.run_id == "other"]
+    [group] = Reader(store).attempts(1, run.key).items
+    assert (group.verdict, group.conflicts) == ("undetermined", (1,))
+
+
+def test_an_event_id_accepted_while_it_is_refused_is_a_conflict_of_both_runs(
+    store: Store, url: str
+) -> None:
+    """Row 12: whoever refuses and was overtaken looks again, and meets what was accepted."""
+    put(store, started(1, ("g", 1)))
+    lock = PostgresqlDatabase.lock_rejections
+    other = open_store(url)
+    overtaking = [ACCEPTED]
+
+    def late(database: PostgresqlDatabase, connection: Connection, scopes: Any) -> None:
+        while overtaking:
+            put(other, overtaking.pop())
+        lock(database, connection, scopes)
+
+    with patch.object(PostgresqlDatabase, "lock_rejections", late):
+        verdict = put(store, REFUSED)
+    assert [each.code for each in verdict.rejections] == [names.CONFLICT]
+    assert_both_are_marked(store)
+    other.close()
+
+
+def test_an_event_id_refused_while_it_is_accepted_is_a_conflict_of_both_runs(
+    store: Store, url: str, postgres: Cluster
+) -> None:
+    """Row 12: whoever accepts waits for those that refuse, and marks what they wrote."""
+    put(store, started(1, ("g", 1)))
+    write = Transactions._write
+    other = open_store(url)
+    accepted: list[Future[Verdict]] = []
+
+    def slow(transactions: Transactions, *given: Any) -> None:
+        write(transactions, *given)
+        if not accepted:
+            accepted.append(other.submit(batch([ACCEPTED])))
+            until_one_waits(postgres)
+
+    with patch.object(Transactions, "_write", slow):
+        put(store, REFUSED)
+    assert accepted[0].result(WAIT).stored == 1
+    assert_both_are_marked(store)
+    other.close()
 
 
 def test_what_another_writer_does_in_a_run_is_seen(

@@ -19,7 +19,7 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 from flowmark_otel import names
-from flowmark_otel.backend.accept import events_of as backend_events_of
+from flowmark_otel.fold import events_of as backend_events_of
 from flowmark_otel.listen.protocol import Reply, Signal
 from flowmark_otel.model import Envelope, Receipt, Rejection
 from flowmark_otel.proxy.decide import TRACES, events_of
@@ -237,7 +237,7 @@ def test_the_proxy_reads_what_the_backend_reads(sample: Path, signals: Signals) 
     body = sample.read_bytes()
     theirs = [
         (each.event_id, mapped)
-        for _, _, record in decode_traces(body, "json", signals).marked
+        for _, _, record, *_ in decode_traces(body, "json", signals).marked
         for events, mapped in (backend_events_of(record, signals),)
         for each in events
     ]

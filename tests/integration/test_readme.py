@@ -98,17 +98,3 @@ def test_sites_with_a_proxy_are_made_as_told(program: str) -> None:
     assert isinstance(proxy, AsgiProxy | WsgiProxy)
     assert proxy._forwarder._allowed == {"shop.checkout"}
     proxy.close()
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("README.md", "CONTRIBUTING.md", "examples/README.md"),
-        *("docs/browsers.md", "docs/languages.md", "deploy/README.md"),
-    ],
-)
-def test_links_lead_somewhere(name: str) -> None:
-    """Every relative link names a file of the tree."""
-    document = ROOT / name
-    links = re.findall(r"\]\(([^)#:]+)\)", document.read_text())
-    assert [link for link in links if not (document.parent / link).exists()] == []

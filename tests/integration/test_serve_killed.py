@@ -8,7 +8,6 @@ import signal
 import threading
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -22,7 +21,8 @@ from flowmark_otel.wire import receipt
 from tests.support.otlp import traces_protobuf
 from tests.support.serving import Serving
 
-KILLS = 20
+KILLS = {"sqlite": (20, 200), "postgresql": (5, 50)}
+"""How often, by kind of store: in CI, and in a long campaign."""
 SENDERS = 4
 SPANS = 20
 EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
@@ -121,13 +121,20 @@ def sending(ledger: Ledger, connect: Callable[[], Callable[[bytes], bytes]], see
         ledger.answered(ids_of(spans))
 
 
-@pytest.mark.timeout(240)
-def test_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
-    """A8, D5 (row 1): twenty kills under traffic; I1 acknowledged is readable, I2 once each."""
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(
+    "kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.needs("psql"))]
+)
+def test_nothing_acknowledged_is_lost(
+    kind: str, new_store: Callable[[str], str], campaign: Callable[[int, int], int]
+) -> None:
+    """A8, D5 (row 1): kills under traffic; I1 acknowledged is readable, I2 once each."""
     ledger = Ledger()
     chance = random.Random(20)
-    for turn in range(KILLS):
-        with Serving(tmp_path / "store.db", "--insecure-no-auth") as serving:
+    store = new_store(kind)
+    kills = campaign(*KILLS[kind])
+    for turn in range(kills):
+        with Serving(store, "--insecure-no-auth") as serving:
             ledger.expect(chance.randrange(4, 40))
             doors = {over_http: serving.http, over_grpc: serving.grpc}
             threads = [
@@ -143,8 +150,8 @@ def test_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
             serving.process.send_signal(signal.SIGKILL)
             for thread in threads:
                 thread.join(60)
-    with Serving(tmp_path / "store.db", "--insecure-no-auth") as serving:
-        assert len(ledger.acknowledged) == len(set(ledger.acknowledged)) > KILLS * SPANS
+    with Serving(store, "--insecure-no-auth") as serving:
+        assert len(ledger.acknowledged) == len(set(ledger.acknowledged)) > kills * SPANS
         for start in range(0, len(ledger.acknowledged), 1000):
             asked = ledger.acknowledged[start : start + 1000]
             answer = requests.post(

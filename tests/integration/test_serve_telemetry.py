@@ -20,7 +20,8 @@ from flowmark_otel.listen import health as listen_health
 from flowmark_otel.listen.grpc import ACCEPTANCE, LOGS, TRACES
 from flowmark_otel.listen.intake import Intake
 from flowmark_otel.listen.serving import Listeners
-from flowmark_otel.server.metrics import prometheus_name
+from flowmark_otel.server.attempts import MAX_NAMES
+from flowmark_otel.server.naming import prometheus_name
 from tests.integration.test_serve_killed import SPANS, batch
 from tests.support.accepting import Double
 from tests.support.fleet import Fleet, until
@@ -134,8 +135,34 @@ def test_events_are_counted_by_state_and_requests_by_outcome(fleet: Fleet) -> No
     assert after[count] - before[count] == 4
 
 
-def test_nothing_that_is_sent_makes_a_series(fleet: Fleet) -> None:
-    """Fault row 17: paths, names, methods and agents of any number leave the page its size."""
+def test_attempts_are_counted_under_the_names_that_rules_give(fleet: Fleet) -> None:
+    """Contract, section 10, E7: attempts, operations, durations and lost time, each event once."""
+    named = {
+        "flowmark.workflow.name": "storm",
+        "flowmark.run.id": "metrics",
+        "flowmark.operation.name": "push",
+        "flowmark.attempt.group_id": "metrics",
+        "flowmark.attempt.limit": 2,
+    }
+    tries = [
+        span(9_000 + n, {**named, "flowmark.attempt.number": n}, status={"code": 2}) for n in (1, 2)
+    ]
+    for _ in range(2):
+        assert post(fleet, as_json(request(tries)), JSON) == 200
+    page = fleet.samples()
+    of = ("push", "storm")
+    assert page["flowmark_attempts_total", ("failed", *of)] == 2
+    assert page["flowmark_operations_total", ("push", "failed", "storm")] == 1
+    assert ("flowmark_operations_total", ("push", "first_try", "storm")) not in page
+    assert page["flowmark_attempt_duration_seconds_count", ("failed", *of)] == 2
+    assert page["flowmark_operation_time_lost_seconds_total", of] > 0
+
+
+def test_what_is_sent_makes_no_more_series_than_the_bound(fleet: Fleet) -> None:
+    """Fault row 17: paths, names, methods and agents of any number leave the page its size.
+
+    Names of workflows and operations are told apart up to their limit only.
+    """
 
     def storm(start: int) -> int:
         for number in range(start, start + 30):
@@ -148,7 +175,13 @@ def test_nothing_that_is_sent_makes_a_series(fleet: Fleet) -> None:
             assert post(fleet, as_json(request([span(number + 9, named)])), JSON) == 200
         return len(fleet.samples())
 
+    many = [
+        span(2_000 + n, {"flowmark.workflow.name": "many", "flowmark.operation.name": f"o{n}"})
+        for n in range(MAX_NAMES + 9)
+    ]
+    assert post(fleet, as_json(request(many)), JSON) == 200
     assert storm(0) == storm(1000)
+    assert fleet.samples()["flowmark_operations_total", ("_other", "first_try", "_other")] >= 60
 
 
 def test_metrics_are_not_on_the_address_of_the_api(fleet: Fleet) -> None:

@@ -9,8 +9,7 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.trace import StatusCode
 
 from flowmark_otel import names
-from flowmark_otel.backend.accept import events_of as backend_events_of
-from flowmark_otel.fold import digest, fold_span
+from flowmark_otel.fold import digest, events_of as backend_events_of, fold_span
 from flowmark_otel.model import Envelope, Span
 from flowmark_otel.proxy.decide import TRACES, events_of
 from flowmark_otel.signals import ANY, ATTEMPTS, EVERY, Attempt, read, signals_of

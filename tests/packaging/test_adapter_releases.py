@@ -15,6 +15,8 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 UNREACHABLE: Final = ("connection", "resolve", "timed out", "no matching distribution")
 
 OLDEST: Final = {
+    "aiohttp_retry": ("aiohttp-retry==2.9.0",),
+    "anthropic": ("anthropic==0.50.0",),
     "backoff": ("backoff==2.0.0",),
     "botocore": ("botocore==1.31.63",),
     "celery": (
@@ -22,8 +24,16 @@ OLDEST: Final = {
     ),
     "dramatiq": ("dramatiq==1.14.0",),
     "google_api_core": ("google-api-core==2.17.0",),
+    "httpx": ("httpcore==1.0.0", "httpx==0.27.0"),
+    "langchain": (
+        "langchain-core==0.3.0",
+        "packaging==24.1",
+        "tenacity==8.2.0",
+    ),
+    "openai": ("openai==1.76.0", "tqdm==4.67.1"),
     "tenacity": ("tenacity==8.2.0",),
     "stamina": ("stamina==23.1.0", "tenacity==8.2.0"),
+    "urllib3": ("urllib3==2.0.0", "requests==2.31.0"),
 }
 """The releases that each adapter's tests run against beside those of constraints.txt."""
 

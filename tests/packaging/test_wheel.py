@@ -93,6 +93,7 @@ def test_sdist_can_be_worked_on(dist: Path) -> None:
         "constraints.txt",
         "proto/generate.py",
         "pyproject.toml",
+        "semconv/attributes.yaml",
         "tests/conftest.py",
         "tools/import_contracts.py",
     }

@@ -13,9 +13,12 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import Tracer
 
 from flowmark_otel.adapters.instrumentor import Adapter
-from flowmark_otel.model import Diagnostic
+from flowmark_otel.fold import digest
+from flowmark_otel.model import Diagnostic, Envelope
+from flowmark_otel.signals import EVERY
 from flowmark_otel.testing import InMemoryBackend, recording
 from flowmark_otel.testing.runs import attempt_line
+from tests.support.capturing import as_exported
 
 
 class Adapted(NamedTuple):
@@ -48,6 +51,23 @@ class Adapted(NamedTuple):
             for run in self.backend.runs()
             for group in run.groups
         ]
+
+    def sent(self) -> dict[str, str]:
+        """The events that the SDK sent and the backend has, each with its digest."""
+        self.backend.runs()
+        assert self.backend.rejections == []
+        return dict(self.backend._digests)
+
+    def exported(self) -> dict[str, str]:
+        """What a backend behind a stock exporter makes of the same spans, with every signal.
+
+        Equal to ``sent`` where each try is counted once, whoever counts.
+        """
+        found: dict[str, str] = {}
+        for each in as_exported(self.spans, EVERY):
+            assert isinstance(each, Envelope)
+            found[each.event_id] = digest(each).hex()
+        return found
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import re
 import socket
 import struct
 import threading
@@ -31,7 +32,7 @@ JSON: Final = "application/json"
 _ENCODINGS: Final = {PROTOBUF: "protobuf", JSON: "json"}
 _WAIT: Final = 20
 _RESET: Final = struct.pack("ii", 1, 0)
-_EXPORT: Final = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
+_EXPORT: Final = re.compile(r"/opentelemetry\.proto\.collector\.\w+\.v1\.\w+Service/Export")
 
 
 class Received(NamedTuple):
@@ -268,7 +269,7 @@ def grpc_answering(*script: GrpcAnswer, port: int = 0) -> Iterator[GrpcAnswering
 
     class Handlers(grpc.GenericRpcHandler):
         def service(self, details: grpc.HandlerCallDetails) -> Any:
-            if details.method == _EXPORT:
+            if _EXPORT.fullmatch(details.method):
                 return grpc.unary_unary_rpc_method_handler(export)
             return None
 

@@ -37,15 +37,19 @@ MARK: Final = "of-ours-alone"
 """What nothing of others says."""
 
 
+IN_PROJECT: Final = "/p/{project}"
+
+
 class Door(NamedTuple):
     """A method and the template of a path."""
 
     method: str
     path: str
 
-    def at(self, key: str, trace_id: str) -> str:
-        """The path, of a run and a trace."""
+    def at(self, key: str, trace_id: str, project: str) -> str:
+        """The path, of a run and a trace of a project."""
         found = self.path.replace("{key}", key).replace("{trace_id}", trace_id)
+        found = found.replace("{project}", project)
         return found.replace("{path:path}", "no/such/path")
 
 
@@ -55,12 +59,14 @@ NEEDED: Final = {
     Door("DELETE", "/api/v1/runs"): {"workflow": "none"},
     Door("GET", "/runs/news"): {"after": "1"},
     Door("GET", "/runs/{key}/news"): {"after": "1-1"},
-    Door("GET", "/runs/{key}/group"): GROUP,
-    Door("GET", "/runs/{key}/group.json"): GROUP,
-    Door("GET", "/runs/{key}/attempt"): GROUP,
-    Door("GET", "/runs/{key}/attempt.json"): GROUP,
-    Door("GET", "/runs/{key}/occurrence"): OCCURRENCE,
-    Door("GET", "/runs/{key}/occurrence.json"): OCCURRENCE,
+    Door("GET", "/overview/news"): {"after": "0"},
+    Door("GET", "/ingest/news"): {"after": "0"},
+    Door("GET", "/evidence/news"): {"after": "0-0"},
+    **{
+        Door("GET", f"/runs/{{key}}/{view}{form}"): asked
+        for view, asked in (("group", GROUP), ("attempt", GROUP), ("occurrence", OCCURRENCE))
+        for form in ("", ".json", ".csv")
+    },
 }
 """Parameters without which a door does not open."""
 
@@ -78,7 +84,14 @@ class Doors(NamedTuple):
     trace: str
 
     def ask(
-        self, door: Door, token: str | None, *, key: str = "", trace: str = "", **given: Any
+        self,
+        door: Door,
+        token: str | None,
+        *,
+        key: str = "",
+        trace: str = "",
+        project: str = OURS,
+        **given: Any,
     ) -> requests.Response:
         """An answer over HTTP, no redirect followed; of our run and trace unless others are given.
 
@@ -92,9 +105,9 @@ class Doors(NamedTuple):
         given.setdefault("data", body if door.method == "POST" else None)
         return requests.request(
             door.method,
-            f"http://{self.http}{door.at(key or self.run, trace or self.trace)}",
+            f"http://{self.http}{door.at(key or self.run, trace or self.trace, project)}",
             headers=headers,
-            params=NEEDED.get(door),
+            params=NEEDED.get(door._replace(path=door.path.removeprefix(IN_PROJECT))),
             allow_redirects=False,
             timeout=WAIT,
             **given,

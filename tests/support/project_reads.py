@@ -22,6 +22,7 @@ from flowmark_otel.backend.read import (
     events,
     filters,
     finding,
+    intake,
     news,
     operations,
     refused,
@@ -232,10 +233,15 @@ INNER: Final[dict[str, Way]] = {
     "mark": _each(lambda c, row: news.mark(c, OURS, row)),
     "newer events": _each(lambda c, row: news.newer_events(c, OURS, row, (0, 0))),
     "newer runs": on(lambda c: news.newer_runs(c, OURS, RunFilters(), 0)),
+    "newer items": on(lambda c: news.newer_items(c, OURS, EvidenceFilters(), (0, END, 0))),
+    "events of runs": on(lambda c: intake.events_of(c, OURS, run_ids(c))),
+    "received": on(lambda c: intake.received(c, OURS)),
     "events": _each(lambda c, row: events.event_page(c, OURS, row, _ALL, None)),
     "elsewhere": _each(lambda c, row: elsewhere(c, OURS, row, _GROUPS)),
     "occurrence page": _each(lambda c, row: operations.occurrence_page(c, OURS, row, _ALL, None)),
-    "rejected groups": _each(lambda c, row: operations._rejected_groups(c, OURS, row, 0, _ALL)),
+    "rejected groups": _each(
+        lambda c, row: operations._rejected_groups(c, OURS, row, None, 0, _ALL)
+    ),
     "chosen rows": on(
         lambda c: finding._Finder(c, OURS, RunFilters(status="completed"))._stale(run_ids(c))
     ),

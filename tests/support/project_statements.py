@@ -23,11 +23,6 @@ GROWING: Final = (
 )
 """One statement each, to which filters are added: its condition is the same whatever they are."""
 
-BESIDE_ANOTHER: Final = {
-    "read/intake.py _latest_events": "of runs that were read by the project just before",
-}
-"""Their condition alone makes no difference: no caller can give them anything of others."""
-
 BUILT: Final = {
     "evidence.py conflicts": "run by _add_conflicts",
     "evidence.py conflicts_with": "run by _add_conflicts",

@@ -24,6 +24,8 @@ from tests.support.otlp import traces_json
 from tests.support.urls import Place, url_of
 
 HERE = {"sec-fetch-site": "same-origin"}
+ACME = "/p/acme"
+"""What the addresses of the project begin with."""
 
 
 class MovedClock(SystemClock):
@@ -42,7 +44,7 @@ class MovedClock(SystemClock):
 
 
 class Browser:
-    """A client that keeps cookies and follows no redirect by itself."""
+    """A client that keeps cookies, and follows no redirect but that to the address's project."""
 
     def __init__(
         self,
@@ -61,7 +63,14 @@ class Browser:
         return self._client.cookies
 
     def get(self, path: str, headers: Mapping[str, str] | None = None) -> httpx.Response:
-        """The answer to a GET."""
+        """The answer to a GET, of the project where the address names none."""
+        answer = self.ask(path, headers)
+        onward = answer.headers.get("location", "")
+        named = onward.startswith("/p/") and onward.endswith(path) and onward != path
+        return self.ask(onward, headers) if named else answer
+
+    def ask(self, path: str, headers: Mapping[str, str] | None = None) -> httpx.Response:
+        """The answer to a GET, whatever it is."""
         return self._loop.run(self._client.get(path, headers=headers))
 
     def post(
@@ -87,7 +96,7 @@ class Site:
         self.store = open_store(self.url, clock=self.clock)
         self.keys = Keys(self.store)
         self.acceptor = Acceptor(self.store, self.keys)
-        self.reader = Reader(self.store)
+        self.reader = Reader(self.store, self.clock)
         self.read_key_id, self.read_key = self.keys.create("acme", names.KEY_READ)
         _, self.ingest_key = self.keys.create("acme", names.KEY_INGEST)
         self.project_id = self.keys.ensure_project("acme")

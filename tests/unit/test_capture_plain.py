@@ -8,7 +8,7 @@ from opentelemetry.context import Context
 from opentelemetry.context.contextvars_context import ContextVarsRuntimeContext
 from opentelemetry.sdk.trace import SpanLimits
 
-from flowmark_otel.capture.identity import current_context
+from flowmark_otel.annotate.context import current_context, making_current
 from tests.support.capturing import capturing
 
 PLAIN = {"http.request.method": "GET", "http.route": "/contacts"}
@@ -61,5 +61,7 @@ def test_a_context_kept_in_another_way_is_read(monkeypatch: pytest.MonkeyPatch) 
     assert current_context()() == otel.get_current()
     monkeypatch.setattr(otel, "_RUNTIME_CONTEXT", Keeper())
     assert current_context()() is inside
+    assert making_current()(inside)
     monkeypatch.delattr(otel, "_RUNTIME_CONTEXT")
     assert current_context() is otel.get_current
+    assert making_current() is otel.attach

@@ -13,7 +13,7 @@ from flowmark_otel.dashboard.marks import BY_KIND, Kind
 from tests.support import marked
 from tests.support.html_page import Element, parse
 from tests.support.loop import loop_thread
-from tests.support.site import Site
+from tests.support.site import ACME, Site
 
 
 @pytest.fixture
@@ -156,10 +156,10 @@ def test_a_reference_resolves_when_its_predecessor_arrives_later(site: Site) -> 
     target = site.run_key(run_id="before")
     late = parse(client.get(f"/runs/{key}").text)
     [link] = [link for link in late.all("a") if link.text == "crm.sync / before"]
-    assert link.attributes["href"] == f"/runs/{target}"
+    assert link.attributes["href"] == f"{ACME}/runs/{target}"
     assert late.all("div", "verdict")[0].text.startswith("Completed.")
     back = parse(client.get(f"/runs/{target}").text)
-    assert any(link.attributes["href"] == f"/runs/{key}" for link in back.all("a"))
+    assert any(link.attributes["href"] == f"{ACME}/runs/{key}" for link in back.all("a"))
     assert back.all("div", "verdict")[0].text.startswith("Failed.")
 
 
@@ -174,4 +174,4 @@ def test_the_same_group_in_another_run_is_named_with_its_mend(site: Site) -> Non
         facts = parse(client.get(f"/runs/{key}").text).all("p", "facts-line")[0]
         assert "the same group id occurs in 1 other run" in facts.text
         assert "set flowmark.workflow.name and flowmark.run.id alike" in facts.text
-        assert [link.attributes["href"] for link in facts.all("a")] == [f"/runs/{there}"]
+        assert [link.attributes["href"] for link in facts.all("a")] == [f"{ACME}/runs/{there}"]

@@ -13,7 +13,7 @@ from flowmark_otel.backend.views import rfc3339
 from tests.support import marked
 from tests.support.html_page import Element, parse
 from tests.support.loop import loop_thread
-from tests.support.site import Browser, Site
+from tests.support.site import ACME, Browser, Site
 
 VIEWER = "https://traces.example/trace/{trace_id}?span={span_id}"
 ASKED = f"operation={marked.PUSH}&group_id={marked.GROUP}"
@@ -48,7 +48,8 @@ def test_every_row_of_a_run_leads_to_the_evidence_of_its_attempt(site: Site) -> 
     client = site.signed_in()
     run = parse(client.get(f"/runs/{key}").text)
     ways = [link.attributes["href"] for link in run.all("a") if "/attempt?" in str(link.attributes)]
-    assert ways == [f"/runs/{key}/attempt?{ASKED}&number={number}" for number in (1, 2, 5, 6, 7)]
+    begin = f"{ACME}/runs/{key}/attempt?{ASKED}&number="
+    assert ways == [f"{begin}{number}" for number in (1, 2, 5, 6, 7)]
     for way in ways:
         assert parse(client.get(way).text).all("h1")[0].text == (
             f"Attempt {way.rpartition('=')[2]} of {marked.GROUP}"
@@ -82,7 +83,7 @@ def test_events_are_shown_with_ids_times_digests_attributes_and_the_trace_viewer
     hrefs = [link.attributes["href"] for link in page.all("a")]
     trace = marked.TRACE.hex()
     assert f"https://traces.example/trace/{trace}?span=0000000000000001" in hrefs
-    assert f"/trace/{trace}" in hrefs
+    assert f"{ACME}/trace/{trace}" in hrefs
     without = _page(site.signed_in(), key, f"{ASKED}&number=1")
     assert "in the trace viewer" not in without.text
 
@@ -144,7 +145,7 @@ def test_two_attempts_are_compared_in_attributes_and_error(site: Site) -> None:
     kept = {one.attributes["name"]: one.attributes["value"] for one in form.all("input")}
     assert kept == {"of": f"{ASKED}&number=3", "with": "1"}
     chosen = client.get(f"{form.attributes['action']}?of={quote_plus(kept['of'])}&with=2")
-    assert chosen.headers["location"] == f"/runs/{key}/attempt?{ASKED}&number=3&with=2"
+    assert chosen.headers["location"] == f"{ACME}/runs/{key}/attempt?{ASKED}&number=3&with=2"
     assert not _page(client, key, f"{ASKED}&number=1").all("table", "cmp")
 
 
@@ -173,7 +174,7 @@ def test_an_ordinary_occurrence_has_its_evidence_too(site: Site) -> None:
         for link in parse(client.get(f"/runs/{key}").text).all("a")
         if "/occurrence?" in str(link.attributes)
     ]
-    assert way == f"/runs/{key}/occurrence?operation_id={quote_plus('a & b')}"
+    assert way == f"{ACME}/runs/{key}/occurrence?operation_id={quote_plus('a & b')}"
     page = parse(client.get(way).text)
     assert page.all("h1")[0].text == "Occurrence a & b"
     assert "It carries no attempt, so it is none." in page.text

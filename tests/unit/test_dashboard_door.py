@@ -13,14 +13,12 @@ from flowmark_otel.backend.sessions import Sessions
 from flowmark_otel.dashboard import pace
 from flowmark_otel.dashboard.pace import Pace
 from flowmark_otel.dashboard.session import COOKIE
-from flowmark_otel.server.hosts import is_loopback_name
+from flowmark_otel.listen.hosts import is_loopback_name
 from tests.support import marked
 from tests.support.html_page import parse
 from tests.support.loop import loop_thread
 from tests.support.server import options, running
-from tests.support.site import HERE, Browser, MovedClock, Site
-
-FOREIGN = {"sec-fetch-site": "cross-site"}
+from tests.support.site import ACME, HERE, Browser, MovedClock, Site
 
 
 @pytest.fixture
@@ -82,7 +80,7 @@ def test_of_very_many_addresses_the_oldest_are_forgotten(monkeypatch: pytest.Mon
 
 
 def test_one_browser_looks_at_several_projects_and_switches(site: Site) -> None:
-    """D5: a session for each project, the last opened is shown, a switch is one click."""
+    """D5: a session for each project, the last opened is shown, a switch is one link."""
     _, other_key = site.keys.create("other <b>", names.KEY_READ)
     site.send(marked.run("ours"))
     site.send(marked.run("theirs"), project="other <b>")
@@ -94,20 +92,63 @@ def test_one_browser_looks_at_several_projects_and_switches(site: Site) -> None:
     assert "ours" not in text
     page = parse(client.get("/projects").text)
     assert [one.text for one in page.all("ul", "projects")[0].all("b")] == ["other <b>", "acme"]
-    [form] = page.all("ul", "projects")[0].all("form")
-    kept = client.cookies[COOKIE]
-    assert client.post(form.attributes["action"], headers=FOREIGN).status_code == 403
-    assert (
-        client.post("/projects?project=nobody", headers=HERE)
-        .headers["location"]
-        .startswith("/login")
-    )
-    assert client.cookies[COOKIE] == kept
-    switched = client.post(form.attributes["action"], headers=HERE)
-    assert switched.headers["location"] == "/"
-    assert "HttpOnly" in switched.headers["set-cookie"]
-    assert "ours" in client.get("/runs").text
-    assert "theirs" not in client.get("/runs").text
+    [way] = page.all("ul", "projects")[0].all("a")
+    assert "Nothing received yet" not in client.get(way.attributes["href"]).text
+    text = client.get(way.attributes["href"] + "runs").text
+    assert "ours" in text
+    assert "theirs" not in text
+
+
+def test_an_address_names_its_project_for_whoever_opens_it(site: Site) -> None:
+    """D5: what is in the address bar can be shared: it is of one project, whatever is looked at."""
+    _, other_key = site.keys.create("a/b <%2F>", names.KEY_READ)
+    site.send(marked.run("ours"))
+    site.send(marked.run("theirs"), project="a/b <%2F>")
+    client = site.signed_in()
+    client.post("/login", data={"key": other_key}, headers=HERE)
+    theirs = client.ask("/runs?q=theirs").headers["location"]
+    assert theirs == "/p/a%252Fb%2520%253C%25252F%253E/runs?q=theirs"
+    for path, run in ((theirs, "theirs"), (f"{ACME}/runs", "ours")):
+        page = parse(client.get(path).text)
+        assert [cell.all("a")[0].text for cell in page.all("td", "r-run")] == [run]
+        own = path.partition("/runs")[0]
+        for element in page.all():
+            for name in ("href", "action", "hx-get"):
+                way = element.attributes.get(name, "")
+                outside = way.startswith(("/static/", "#")) or way in ("", "/logout")
+                assert outside or way.startswith(f"{own}/"), way
+        rows = client.get(f"{own}/runs.json").json()["items"]
+        assert [row["run_id"] for row in rows] == [run]
+
+
+def test_an_address_without_a_project_finds_the_one_that_has_its_run(site: Site) -> None:
+    """D5: a run or a trace is looked for in all of the reader's projects, the last opened first."""
+    _, other_key = site.keys.create("other", names.KEY_READ)
+    site.send(marked.run("ours"))
+    client = site.signed_in()
+    client.post("/login", data={"key": other_key}, headers=HERE)
+    key = site.run_key()
+    assert client.ask(f"/runs/{key}").headers["location"] == f"{ACME}/runs/{key}"
+    assert client.ask("/runs/none").headers["location"] == "/p/other/runs/none"
+    assert client.ask("/").headers["location"] == "/p/other/"
+
+
+def test_a_foreign_project_is_answered_as_one_that_is_not_there(site: Site) -> None:
+    """Row 22: the address of a project that one has not signed in to tells nothing of it."""
+    site.keys.create("foreign", names.KEY_READ)
+    site.send(marked.run("theirs"), project="foreign")
+    key, client = site.run_key("foreign"), site.signed_in()
+    for path in ("/", "/runs", "/runs.json", "/runs.csv", f"/runs/{key}", f"/runs/{key}.json"):
+        answers = [client.ask(f"/p/{name}{path}") for name in ("foreign", "nowhere")]
+        assert {answer.status_code for answer in answers} <= {303, 401}, path
+        said = [
+            (one.status_code, one.text, one.headers.get("location", "").replace(name, "N"))
+            for one, name in zip(answers, ("foreign", "nowhere"), strict=True)
+        ]
+        assert said[0] == said[1]
+    form = client.get(client.ask("/p/foreign/runs").headers["location"]).text
+    assert "The address is of project <b" in form
+    assert client.ask(f"{ACME}/runs/{key}").status_code == 404
 
 
 def test_signing_in_again_replaces_and_signing_out_ends_all(site: Site) -> None:

@@ -20,7 +20,7 @@ from flowmark_otel.dashboard.session import COOKIE
 from flowmark_otel.errors import Unauthenticated
 from flowmark_otel.model import Principal, Span
 from tests.support.loop import loop_thread
-from tests.support.site import HERE, Site
+from tests.support.site import ACME, HERE, Site
 
 TRACE = bytes(range(16))
 
@@ -57,7 +57,7 @@ def test_a_retry_is_seen_from_the_list_to_its_events(site: Site) -> None:
     site.send(_attempt(1, failed=True), _attempt(2))
     client, key = site.signed_in(), site.run_key()
     listed = client.get("/runs").text
-    assert f'href="/runs/{key}"' in listed
+    assert f'href="{ACME}/runs/{key}"' in listed
     assert "1 failed, a later attempt is known, 2 completed" in listed
     shown = client.get(f"/runs/{key}").text
     assert "needed 2 attempts" in shown
@@ -93,7 +93,7 @@ def test_the_trace_door_leads_to_the_run_or_lists_the_runs(site: Site) -> None:
     site.send(_attempt(1))
     answer = client.get(door)
     assert answer.status_code == 303
-    assert answer.headers["location"] == f"/runs/{site.run_key()}"
+    assert answer.headers["location"] == f"{ACME}/runs/{site.run_key()}"
     site.send(_attempt(2, run="r2"))
     listed = client.get(door)
     assert listed.status_code == 200

@@ -12,10 +12,12 @@ from flowmark_otel.backend.keys import Keys
 from flowmark_otel.backend.read import Reader
 from flowmark_otel.backend.sessions import Sessions
 from flowmark_otel.backend.store import open_store
+from flowmark_otel.fold import fold_span
+from flowmark_otel.model import Envelope
 from tests.support import marked
 from tests.support.html_page import Element, parse
 from tests.support.loop import loop_thread
-from tests.support.site import Browser, Site
+from tests.support.site import ACME, Browser, Site
 
 
 @pytest.fixture
@@ -45,7 +47,7 @@ def test_a_list_announces_runs_of_its_filters_and_no_others(site: Site) -> None:
     site.send(marked.run("first"))
     client = site.signed_in()
     every, failed = _asks(client, "/runs"), _asks(client, "/runs?status=failed&q=")
-    assert failed.attributes["href"] == "/runs?status=failed"
+    assert failed.attributes["href"] == f"{ACME}/runs?status=failed"
     assert [_poll(client, one).status_code for one in (every, failed)] == [204, 204]
     for number in range(3):
         site.send(marked.run(f"new-{number}"))
@@ -62,7 +64,7 @@ def test_a_run_announces_its_own_events_stored_and_refused(site: Site) -> None:
     site.send(marked.attempt(1, 0, 1, "E"))
     client, key = site.signed_in(), site.run_key()
     asking = _asks(client, f"/runs/{key}")
-    assert asking.attributes["href"] == f"/runs/{key}"
+    assert asking.attributes["href"] == f"{ACME}/runs/{key}"
     site.send(marked.run("other"))
     assert _poll(client, asking).status_code == 204
     site.send(marked.attempt(2, 2, 3))
@@ -70,6 +72,42 @@ def test_a_run_announces_its_own_events_stored_and_refused(site: Site) -> None:
     refused = marked.attempt(2, 2, 3, span=9)
     site.send(refused)
     assert _poll(client, asking).text == "4 new events, show"
+
+
+def test_overview_and_ingest_announce_events_of_any_kind(site: Site) -> None:
+    """D5: what arrived for the project since, stored and refused; a time that is over is silent."""
+    site.send(marked.run("first"))
+    client = site.signed_in()
+    views = [_asks(client, path) for path in ("/?last=7d", "/ingest", "/?since=2026-01-01")]
+    assert views[0].attributes["href"] == f"{ACME}/?last=7d"
+    assert [_poll(client, one).status_code for one in views] == [204, 204, 204]
+    site.send(marked.run("theirs"), project="other")
+    assert [_poll(client, one).status_code for one in views] == [204, 204, 204]
+    site.send(marked.attempt(2, 2, 3), marked.attempt(2, 2, 3, span=9))
+    assert [_poll(client, one).text for one in views] == ["4 new events, show"] * 3
+    assert "hx-get" not in client.get("/?since=2026-01-01&until=2026-01-02").text
+
+
+def test_the_list_of_problems_announces_problems(site: Site) -> None:
+    """A10: a gap, a conflict, an attempt that stayed open; what completes nothing is no news."""
+    site.send(marked.run("first"))
+    client = site.signed_in()
+    every, gaps = _asks(client, "/evidence"), _asks(client, "/evidence?kind=gap")
+    site.send(marked.run("second"))
+    assert [_poll(client, one).status_code for one in (every, gaps)] == [204, 204]
+    site.send(marked.attempt(3, 2, 3))
+    assert [_poll(client, one).text for one in (every, gaps)] == ["1 new, show", "1 new, show"]
+    site.send(marked.attempt(3, 2, 3, span=9))
+    # Two refused events, each a conflict as well.
+    assert [_poll(client, one).text for one in (every, gaps)] == ["5 new, show", "1 new, show"]
+    shown = _asks(client, "/evidence?kind=open")
+    [start, _] = fold_span(marked.attempt(4, 5, 6, span=12))
+    assert isinstance(start, Envelope)
+    site.start(start)
+    assert _poll(client, shown).status_code == 204
+    site.clock.ahead += 16 * 60
+    assert _poll(client, shown).text == "1 new, show"
+    assert _poll(client, _asks(client, "/evidence?kind=open")).status_code == 204
 
 
 def test_any_process_of_the_store_answers(site: Site) -> None:
@@ -112,6 +150,8 @@ def test_who_asks_without_a_session_or_with_nonsense_is_told_so(site: Site) -> N
         assert client.get(path).status_code == 400, path
     assert client.get(f"/runs/{'0' * 32}/news?after=1-1").status_code == 404
     assert client.get("/runs/news?after=1&nonsense=1").status_code == 400
+    for path in ("/overview/news", "/ingest/news?after=-1", "/evidence/news?after=1"):
+        assert client.get(path).status_code == 400, path
 
 
 def test_older_pages_of_a_list_ask_nothing(site: Site) -> None:
@@ -163,3 +203,21 @@ def test_the_next_page_of_the_last_hour_is_that_of_the_same_hour(site: Site) -> 
         path = older[0].attributes["href"] if older else ""
         assert "last=" not in path
     assert seen == 45
+
+
+def test_the_next_page_of_the_json_of_the_last_hour_is_that_of_the_same_hour(site: Site) -> None:
+    """D5: the address stays as it is, the cursor brings its time along, however late it is used."""
+    for number in range(45):
+        site.send(marked.run(f"run-{number}"))
+    client = site.signed_in()
+    cursor = ""
+    seen: set[str] = set()
+    for _ in range(3):
+        page = client.get(f"/runs.json?last=1h&status=completed{cursor}").json()
+        seen.update(run["run_id"] for run in page["items"])
+        cursor = f"&cursor={page['next']}"
+        site.clock.ahead += 3000
+    assert page["next"] is None
+    assert len(seen) == 45
+    for text in ("1-2-x", "x-y-z", f"{2**64}-{2**64}-x"):
+        assert client.get(f"/runs.json?last=1h&cursor={text}").status_code == 400

@@ -157,24 +157,25 @@ def test_operations_and_buckets_of_the_overview_are_those_of_its_json(site: Site
 
 
 def test_two_clicks_lead_from_the_overview_to_the_evidence_of_an_attempt(site: Site) -> None:
-    """A9: operation, run; there each attempt leads to its event ids."""
-    operation = site.page("/").all("table", "ops")[0].all("tbody")[0].all("tr")[0].all("a")[0]
-    runs = site.page(operation.attributes["href"])
-    listed = runs.all("td", "r-run")
-    assert listed
-    shown = site.page(listed[0].all("a")[0].attributes["href"])
-    key = listed[0].all("a")[0].attributes["href"].rpartition("/")[2]
-    groups = site.get(f"/runs/{key}/attempts.json").json()["items"]
-    retried = [group for group in groups if len(group["attempts"]) > 1]
-    assert retried
-    for group in retried:
-        section = next(
-            one for one in shown.all("section", "group") if group["group_id"] in one.text
-        )
-        ways = [cell.all("a")[0].attributes["href"] for cell in section.all("td", "ev-col")]
-        for attempt in group["attempts"]:
-            [way] = [way for way in ways if way.endswith(f"&number={attempt['number']}")]
-            assert attempt["evidence"]["end_event_id"] in site.page(way).text
+    """A9, E4: what failed in an operation, then an attempt that failed with it: its event ids."""
+    [*rows] = site.page("/").all("table", "ops")[0].all("tbody")[0].all("tr")
+    clicked = 0
+    for row in rows:
+        operation = row.all("th")[0].all("a")[0].text
+        for way in row.all("td")[7].all("a"):
+            for run in site.page(way.attributes["href"]).all("tr")[1:]:
+                for strip in run.all("a", "way"):
+                    [number, code] = strip.all("span", "tell")[0].text.split(" ")[1:]
+                    shown = site.page(strip.attributes["href"])
+                    assert f"Attempt {number} of" in shown.all("h1")[0].text
+                    assert operation in shown.all("ol", "crumbs")[0].text
+                    assert shown.all("table", "events")[0].all("code", "wrap-any")
+                    if code == way.text:
+                        assert code in shown.all("div", "verdict")[0].text
+                        clicked += 1
+                    break
+                break
+    assert clicked > 3
 
 
 def test_evidence_is_grouped_by_service_and_says_what_implies_it(site: Site) -> None:
@@ -199,11 +200,60 @@ def test_evidence_is_grouped_by_service_and_says_what_implies_it(site: Site) -> 
                 listed = site.page(link.attributes["href"])
                 rows = listed.all("table", "evt")[0].all("tbody")[0].all("tr")
                 assert f"{len(rows):,}" == cell.text, kind
+    for kind in ("gap", "open", "conflict"):
+        listed = site.page(f"/evidence?kind={kind}").all("table", "evt")[0].all("tbody")[0]
+        way = listed.all("tr")[0].all("td")[0].all("a")[0]
+        assert "Attempt" in site.page(way.attributes["href"]).all("h1")[0].text, kind
     gaps = site.page("/evidence?kind=gap").all("table", "evt")[0].all("tbody")[0].all("tr")
     items = site.get("/evidence.json?kind=gap").json()["items"]
     for row, item in zip(gaps, items, strict=True):
         assert row.text.startswith(f"attempt {item['number']}{item['number'] + 1} was received")
-        assert item["run"]["key"] in row.all("a")[0].attributes["href"]
+        assert item["run"]["key"] in row.all("a")[-1].attributes["href"]
+
+
+def test_every_table_of_a_run_is_csv_as_well(site: Site) -> None:
+    """D5: attempts with gaps among them, occurrences, events, rates: what the JSON has."""
+    key = site.get("/runs.json?problem=gap").json()["items"][0]["key"]
+    page = site.page(f"/runs/{key}")
+    [run] = site.rows(f"/runs/{key}.csv")
+    assert (run["key"], run["counts_attempts"]) == (
+        key,
+        str(site.get(f"/runs/{key}.json").json()["counts"]["attempts"]),
+    )
+    groups = site.get(f"/runs/{key}/attempts.json").json()["items"]
+    rows = site.rows(f"/runs/{key}/attempts.csv")
+    of_groups = [
+        (group["group_id"], str(attempt["number"]), attempt["operation_id"])
+        for group in groups
+        for attempt in group["attempts"]
+    ]
+    known = [row for row in rows if row["attempt_number"]]
+    assert [
+        (row["group_id"], row["attempt_number"], row["attempt_operation_id"]) for row in known
+    ] == of_groups
+    gaps = [(row["first"], row["last"]) for row in rows if row["state"] == "no evidence"]
+    assert gaps == [(str(a), str(b)) for group in groups for a, b in group["gaps"]] != []
+    for name, field in (("operations", "operation_id"), ("events", "event_id")):
+        items = site.get(f"/runs/{key}/{name}.json").json()["items"]
+        assert [row[field] for row in site.rows(f"/runs/{key}/{name}.csv")] == [
+            item[field] for item in items
+        ]
+    rates = site.get(f"/runs/{key}/rates.json").json()["items"]
+    assert [
+        (row["operation"], row["time_lost_ns"]) for row in site.rows(f"/runs/{key}/rates.csv")
+    ] == [(rate["operation"], str(rate["time_lost_ns"])) for rate in rates]
+    ways = {link.attributes["href"] for link in page.all("a") if link.text in ("CSV", "JSON")}
+    assert {f"/runs/{key}/{name}.csv" for name in ("rates", "attempts")} <= ways
+    asked = f"operation={groups[0]['operation']}&group_id={groups[0]['group_id']}"
+    for view in (f"group?{asked}", f"attempt?{asked}&number=1", "events"):
+        [way] = [
+            link.attributes["href"]
+            for link in site.page(f"/runs/{key}/{view}").all("a")
+            if link.text == "As CSV"
+        ]
+        assert site.rows(way)
+    for name in ("attempts", "operations", "events", "rates"):
+        assert site.get(f"/runs/{'0' * 32}/{name}.csv").status_code == 404
 
 
 def test_lists_as_csv_are_the_whole_list(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -386,7 +436,7 @@ def test_every_reason_has_its_words() -> None:
         assert page.rows[0].says == looked.says
     run = replace(views.item("open"), operation=None, group_id=None, number=None)
     page = evidence.section(evidence.Looked("open", _page(run)), told, shown=1, whole=True)
-    assert page.rows[0].missing == "the end of the run"
+    assert page.rows[0].missing.text == "the end of the run"
     assert page.rows[0].ago == "24 min 00 s"
     assert page.title == "Open longer than 15 min"
 

@@ -112,6 +112,7 @@ def test_what_is_no_receipt_acknowledges_nothing(
         ({"capabilities": {"attempts-v1": True}}, "unacknowledged"),
         ({"stored": "three"}, "count_mismatch"),
         ({"stored": True, "received": True}, "count_mismatch"),
+        ({"custody": "0&"}, "count_mismatch"),
         ({"received": 3.0}, "count_mismatch"),
         ({"received": None}, "count_mismatch"),
     ],

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from flowmark_otel import names
 from flowmark_otel.config import ServeOptions, declared
-from flowmark_otel.server.metrics import prometheus_name
+from flowmark_otel.server.naming import prometheus_name
 
 ROOT = Path(__file__).resolve().parents[2]
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text("utf-8")

@@ -146,13 +146,20 @@ def test_json_capabilities_of_another_type_are_missing(field: str, value: object
     assert receipts.fault(receipts.decode(body, "json")) == names.REASON_UNACKNOWLEDGED
 
 
-@pytest.mark.parametrize("value", [True, 1.0, "1.5", "", "one", "٣", [], None, 2**63, "9" * 30])
-def test_json_counts_of_another_type_are_missing(value: object) -> None:
-    """A22: a count is a 64-bit integer or its decimal string; anything else is no count."""
-    body = json.dumps({"capabilities": ["attempts-v1"], "stored": 1, "received": value}).encode()
-    found = receipts.decode(body, "json")
-    assert found.received == 0
+@pytest.mark.parametrize("value", [True, 1.0, "1.5", "", "one", "٣", [], 2**63, "9" * 30])
+@pytest.mark.parametrize("field", ["received", "custody"])
+def test_json_counts_of_another_type_never_add_up(field: str, value: object) -> None:
+    """A22: a count is a 64-bit integer or its decimal string; anything else may be any number."""
+    whole = {"capabilities": ["attempts-v1"], "stored": 1, "received": 1}
+    assert receipts.fault(receipts.decode(json.dumps(whole).encode(), "json")) is None
+    found = receipts.decode(json.dumps({**whole, field: value}).encode(), "json")
     assert receipts.fault(found) == names.REASON_COUNT_MISMATCH
+
+
+def test_a_json_count_that_is_null_is_missing() -> None:
+    """A22: null is what JSON has for a field that is not there."""
+    body = json.dumps({"capabilities": ["attempts-v1"], "stored": 1, "received": None}).encode()
+    assert receipts.decode(body, "json").received == 0
 
 
 def test_a_wrong_wire_type_is_missing() -> None:

@@ -15,11 +15,13 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Select,
+    and_,
     exists,
     func,
     literal,
     select,
     text,
+    true,
     tuple_,
     union_all,
 )
@@ -154,9 +156,8 @@ class _Finder:
         while len(rows) <= limit and looked_at < most:
             places: Sequence[DbRow] = self._connection.execute(walk(position, size)).all()
             if places:
-                ids = [run for _, run in places]
-                rows += decide(ids)
-                position = (places[-1][0], ids[-1])
+                rows += decide([run for _, run, wanted in places if wanted])
+                position = (places[-1][0], places[-1][1])
             if len(places) < size:
                 return Found(rows, None)
             looked_at += size
@@ -175,6 +176,22 @@ class _Finder:
     def _by_staleness(self, after: Position | None, size: int) -> Select[Any]:
         stale = _PLACES.where(_runs.project_id == self._project_id, _STALE)
         return self._after(stale, after, size)
+
+    def _by_terms(self, terms: Sequence[int], after: Position | None, size: int) -> Select[Any]:
+        """The runs of the first term, ``wanted`` where they have the others: seeks in one index."""
+        piece = self._by_term(terms[0], after, size).subquery("piece").c
+        others = [
+            exists().where(
+                one.c.term == term,
+                one.c.first_received_at == piece.first_received_at,
+                one.c.run == piece.run,
+            )
+            for term in terms[1:]
+            for one in [derived.postings.alias()]
+        ]
+        wanted = and_(true(), *others).label("wanted")
+        order = (piece.first_received_at.desc(), piece.run.desc())
+        return select(piece.first_received_at, piece.run, wanted).order_by(*order)
 
     def _by_term(self, term: int, after: Position | None, size: int) -> Select[Any]:
         arrival = _postings.first_received_at
@@ -225,8 +242,8 @@ class _Finder:
             return Found([], None)  # no run has it
         held = [*filters.named_one_by_one(self._wanted), *self._beside_terms()]
         held.append(_runs.stale == 0)
-        rarest = self._rarest(by_term)
-        if self._phrases is not None:
+        rarest, number = self._rarest(by_term)
+        if self._phrases is not None and number >= _ESTIMATE:  # else they are gone through sooner
             found = search.some(self._connection, self._phrases, MOST_NAMED + 1)
             if len(found) <= MOST_NAMED:
                 named = set(found)
@@ -236,19 +253,18 @@ class _Finder:
                     return self._after(_PLACES.where(_runs.id.in_(list(named))), after, size)
 
                 return self._walk(walk, lambda ids: self._rows(ids, all_terms), position, limit)
-        held += [_has(term) for term in by_term if term != rarest]
 
         def decide(ids: Sequence[int]) -> Sequence[RunRow]:
-            rows = self._rows(ids, held)
-            if self._phrases is None or not rows:
-                return rows
-            matching = search.among(self._connection, self._phrases, [row.id for row in rows])
-            return [row for row in rows if row.id in matching]
+            if self._phrases is not None and ids:
+                # Before the rows are read, which costs the more.
+                ids = list(search.among(self._connection, self._phrases, ids))
+            return self._rows(ids, held) if ids else []
 
         if rarest is None:
             return self._walk(self._by_arrival, decide, position, limit)
+        in_order = [rarest, *(term for term in by_term if term != rarest)]
         return self._walk(
-            lambda after, size: self._by_term(rarest, after, size), decide, position, limit
+            lambda after, size: self._by_terms(in_order, after, size), decide, position, limit
         )
 
     def _beside_terms(self) -> Iterator[ColumnElement[bool]]:
@@ -273,10 +289,10 @@ class _Finder:
             found += self._connection.execute(statement).scalars()
         return found
 
-    def _rarest(self, terms: Sequence[int]) -> int | None:
-        """The term that the fewest runs have, as far as counted."""
-        if len(terms) <= 1:
-            return terms[0] if terms else None
+    def _rarest(self, terms: Sequence[int]) -> tuple[int | None, int]:
+        """The term that the fewest runs have, and of how many, as far as counted."""
+        if not terms or (len(terms) == 1 and self._phrases is None):
+            return (terms[0] if terms else None), _ESTIMATE
         counts = [
             select(
                 literal(term).label("term"),
@@ -288,10 +304,11 @@ class _Finder:
             for term in terms
         ]
         rows = self._connection.execute(union_all(*counts)).all()
-        return int(min(rows, key=lambda row: row.number).term)
+        found = min(rows, key=lambda row: row.number)
+        return int(found.term), int(found.number)
 
 
-_PLACES: Final = select(_runs.first_received_at, _runs.id)
+_PLACES: Final = select(_runs.first_received_at, _runs.id.label("run"), true().label("wanted"))
 
 
 def _has(term: int) -> ColumnElement[bool]:

@@ -71,6 +71,12 @@ def ingest(connection: Connection, project_id: int, now: int) -> views.Ingest:
     )
 
 
+def received(connection: Connection, project_id: int) -> int:
+    """How many events arrived for a project since the store was made, whatever became of them."""
+    counted = select(func.sum(_counters.number)).where(_counters.project_id == project_id)
+    return int(connection.execute(counted).scalar() or 0)
+
+
 def latest_arrival(connection: Connection, project_id: int, now: int) -> views.Arrival:
     """The latest arrival for any of the runs that began to arrive last; ``now`` as above."""
     latest = (
@@ -137,7 +143,7 @@ def _sending(connection: Connection, project_id: int) -> tuple[views.SenderStats
     ).all()
     behind: dict[int, list[int]] = {}
     latest: dict[int, int] = {}
-    for row in _latest_events(connection, project_id):
+    for row in events_of(connection, project_id, _latest_runs(connection, project_id)):
         latest[row.sender] = max(latest.get(row.sender, 0), row.received_at)
         times = behind.setdefault(row.sender, [])
         if row.sent_at:
@@ -145,17 +151,21 @@ def _sending(connection: Connection, project_id: int) -> tuple[views.SenderStats
     return tuple(_stats(row, behind.get(row.id), latest.get(row.id)) for row in senders)
 
 
-def _latest_events(connection: Connection, project_id: int) -> Sequence[DbRow]:
-    runs = (
+def _latest_runs(connection: Connection, project_id: int) -> Sequence[int]:
+    latest = (
         select(_runs.id)
         .where(_runs.project_id == project_id)
         .order_by(_runs.first_received_at.desc(), _runs.id.desc())
         .limit(MOST_RUNS)
     )
-    ids = connection.execute(runs).scalars().all()
+    return connection.execute(latest).scalars().all()
+
+
+def events_of(connection: Connection, project_id: int, runs: Sequence[int]) -> Sequence[DbRow]:
+    """Sender and times of at most MOST_EVENTS events of some runs, those of the project."""
     return connection.execute(
         select(_events.sender, _events.sent_at, _events.received_at)
-        .where(_events.run.in_(ids), belongs(_events.project_id, project_id))
+        .where(_events.run.in_(runs), belongs(_events.project_id, project_id))
         .limit(MOST_EVENTS)
     ).all()
 

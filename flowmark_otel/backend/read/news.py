@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Select, func, or_, select
 from flowmark_otel.backend.evidence import belongs
 from flowmark_otel.backend.read import finding
 from flowmark_otel.backend.read.filters import RunFilters
+from flowmark_otel.backend.read.problems import KINDS, EvidenceFilters, evidence_page
 from flowmark_otel.backend.read.runs import RunRow
 from flowmark_otel.backend.store import schema
 
@@ -25,6 +26,26 @@ def newer_runs(connection: Connection, project_id: int, wanted: RunFilters, afte
     since = max(after + 1, wanted.since or 0)
     found = finding.find(connection, project_id, replace(wanted, since=since), None, MOST)
     return len(found.rows)
+
+
+def newer_items(
+    connection: Connection,
+    project_id: int,
+    wanted: EvidenceFilters,
+    times: tuple[int, int, int],
+) -> int:
+    """How many of the first MOST items of each kind were not there at a time; at most MOST.
+
+    ``times``: that time, now, and how long after its arrival what is open is listed.
+    """
+    after, now, open_after_ns = times
+    count = 0
+    for kind in KINDS if wanted.kind is None else (wanted.kind,):
+        of_kind = replace(wanted, kind=kind)
+        page = evidence_page(connection, project_id, of_kind, now - open_after_ns, MOST, None)
+        since = after - open_after_ns if kind == "open" else after
+        count += sum(item.first_received_at > since for item in page.items)
+    return min(count, MOST)
 
 
 def mark(connection: Connection, project_id: int, run: RunRow) -> tuple[int, int]:

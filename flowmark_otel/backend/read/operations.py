@@ -71,20 +71,24 @@ def group_page(
     after: str | None,
     *,
     others: bool = True,
+    operation: str | None = None,
 ) -> Page[GroupView]:
     """Groups by first arrival; those known only from rejected evidence come last.
 
     ``others``: whether the other runs that name the same groups are looked for.
+    ``operation``: those of this name alone.
     """
     name = f"attempts {run.key.hex()}"
+    if operation is not None:
+        name = cursor.name_of(name, operation)
     part, begin = cursor.decode(name, after, (str, int)) or (_ACCEPTED, 0)
     listed: list[tuple[str, int, GroupKey]] = []
     if part == _ACCEPTED:
-        listed += _accepted_groups(connection, run, int(begin), limit + 1)
+        listed += _accepted_groups(connection, run, operation, int(begin), limit + 1)
         begin = 0
     if len(listed) <= limit:
         room = limit + 1 - len(listed)
-        listed += _rejected_groups(connection, project_id, run, int(begin), room)
+        listed += _rejected_groups(connection, project_id, run, operation, int(begin), room)
     more = cursor.encode(name, listed[limit - 1][:2]) if len(listed) > limit else None
     keys = [key for _, _, key in listed[:limit]]
     return Page(groups_of(connection, project_id, run, keys, others=others), more)
@@ -134,25 +138,34 @@ def occurrence_of(
 
 
 def _accepted_groups(
-    connection: Connection, run: RunRow, begin: int, limit: int
+    connection: Connection, run: RunRow, operation: str | None, begin: int, limit: int
 ) -> list[tuple[str, int, GroupKey]]:
     first = func.min(_FIRST)
     statement = (
         select(_columns.operation, _columns.group_id, first)
-        .where(_columns.run == run.id, _columns.group_id.is_not(None))
+        .where(
+            _columns.run == run.id,
+            _columns.group_id.is_not(None),
+            *([] if operation is None else [_columns.operation == operation]),
+        )
         .group_by(_columns.operation, _columns.group_id)
         .having(first > begin)
         .order_by(first)
         .limit(limit)
     )
     return [
-        (_ACCEPTED, position, (operation, group_id))
-        for operation, group_id, position in connection.execute(statement)
+        (_ACCEPTED, position, (name, group_id))
+        for name, group_id, position in connection.execute(statement)
     ]
 
 
 def _rejected_groups(
-    connection: Connection, project_id: int, run: RunRow, begin: int, limit: int
+    connection: Connection,
+    project_id: int,
+    run: RunRow,
+    operation: str | None,
+    begin: int,
+    limit: int,
 ) -> list[tuple[str, int, GroupKey]]:
     first = func.min(_rejections.id)
     named = connection.execute(
@@ -162,6 +175,7 @@ def _rejected_groups(
             belongs(_rejections.project_id, project_id),
             _rejections.code == names.CONFLICT,
             _rejections.group_id.is_not(None),
+            *([] if operation is None else [_rejections.operation == operation]),
         )
         .group_by(_rejections.operation, _rejections.group_id)
         .having(first > begin)
@@ -176,9 +190,9 @@ def _rejected_groups(
     )
     accepted = set(map(tuple, rows))
     listed = [
-        (_REJECTED, position, (operation, group_id))
-        for operation, group_id, position in named
-        if (operation, group_id) not in accepted
+        (_REJECTED, position, (name, group_id))
+        for name, group_id, position in named
+        if (name, group_id) not in accepted
     ]
     return listed[:limit]
 

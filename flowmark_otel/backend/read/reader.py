@@ -114,16 +114,18 @@ class Reader:
         cursor: str | None = None,
         *,
         others: bool = True,
+        operation: str | None = None,
     ) -> Page[GroupView]:
         """The groups of a run, by first arrival; all attempts of a group are on its page.
 
         ``others``: whether the other runs that name the same groups are looked for.
+        ``operation``: the groups of this operation name only.
         """
         _check(limit)
         with self._snapshot() as connection:
             found = runs.find(connection, project_id, key)
             return operations.group_page(
-                connection, project_id, found, limit, cursor, others=others
+                connection, project_id, found, limit, cursor, others=others, operation=operation
             )
 
     def group(self, project_id: int, key: str, operation: str, group_id: str) -> GroupView:
@@ -230,6 +232,20 @@ class Reader:
         """What arrived, from whom, and what holds it."""
         with self._snapshot() as connection:
             return intake.ingest(connection, project_id, self._clock.now_ns())
+
+    def received(self, project_id: int) -> int:
+        """How many events arrived for the project, whatever became of them."""
+        with self._snapshot() as connection:
+            return intake.received(connection, project_id)
+
+    def newer_items(self, project_id: int, filters: EvidenceFilters, after: int) -> int:
+        """How many of the latest items of ``evidence`` were not there at ``after``.
+
+        ``after`` is epoch nanoseconds; what a page of MOST_NEWS items holds is counted.
+        """
+        times = (after, self._clock.now_ns(), self._open_after_ns)
+        with self._snapshot() as connection:
+            return news.newer_items(connection, project_id, filters, times)
 
     def newer_runs(self, project_id: int, filters: RunFilters, after: int) -> int:
         """How many runs first arrived after ``after``, epoch nanoseconds; at most MOST_NEWS."""

@@ -178,7 +178,21 @@ class Database(Protocol):
         ...
 
     def lock_rejections(self, connection: Connection, scopes: Sequence[tuple[int, str]]) -> None:
-        """Keep others from writing rejections of these projects and origins, as ``claim``."""
+        """Keep others from writing rejections of these projects and origins, as ``claim``.
+
+        It waits for those that accept events there, and they for it (``await_rejections``).
+        """
+        ...
+
+    def await_rejections(self, connection: Connection, scopes: Sequence[tuple[int, str]]) -> None:
+        """See all rejections of these projects and origins that may be written before the end.
+
+        What is written later will see the events of this transaction. Others may accept as well.
+        """
+        ...
+
+    def overtaken(self) -> Exception:
+        """What to raise where others committed what this transaction should have met."""
         ...
 
     def fault(self, error: BaseException) -> Fault:

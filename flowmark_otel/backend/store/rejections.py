@@ -28,6 +28,7 @@ _NAMED: Final = 7  # the first columns of events: id, what its event id is made 
 _ANY: Final = select(schema.rejections.c.id).where(text("trace_id IS NOT NULL")).limit(1)
 MAX_OVER_QUOTA: Final = 10_000
 _CODE: Final = 4
+_SPAN: Final = slice(11, 14)  # trace id, span id, part
 
 
 def keep(connection: Connection, statements: Statements, rejected: Sequence[Rejected]) -> None:
@@ -88,6 +89,11 @@ def link(connection: Connection, statements: Statements, events: Sequence[object
             )
         ],
     )
+
+
+def named(rejected: Sequence[Rejected], scope: Scope) -> list[Sequence[object]]:
+    """What the event ids are made of that are refused in a scope, where any could be read."""
+    return [each.row[_SPAN] for each in rejected if _scope(each) == scope and each.row[_SPAN][0]]
 
 
 def scopes(rejected: Sequence[Rejected]) -> list[Scope]:

@@ -209,6 +209,8 @@ occurrences = Table(
     Column("ended_at", BigInteger),
     Column("duration_ns", BigInteger),
     Column("error_code", String),
+    # 1: metrics have counted its operation; of a group the highest attempt says so.
+    Column("decided", SmallInteger, nullable=False, server_default="0"),
     # A place (group, number) of a run and operation name names one operation id (A6).
     Index(
         "occurrences_by_place",

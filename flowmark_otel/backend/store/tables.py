@@ -69,15 +69,16 @@ class Statements:
             tail="ORDER BY t.id",
         )
         self.tombstones = dialect.seek(schema.tombstones, ("key",), ("t.key",))
-        # One row a group, whatever its attempts: that of its lowest known number.
+        # One row a group, whatever its attempts: that of its highest known number.
         self.groups = dialect.seek(
             occurrences,
             ("run", "operation", "group_id"),
-            ("t.run", "t.operation", "t.group_id"),
-            also="t.number = (SELECT min(m.number) FROM occurrences AS m"
+            _columns(occurrences),
+            also="t.number = (SELECT max(m.number) FROM occurrences AS m"
             " WHERE m.run = given.run AND m.operation = given.operation"
             " AND m.group_id = given.group_id)",
         )
+        self.decide = dialect.update(occurrences, ("run", "operation_id"), ("decided",))
         self.names = dialect.seek(
             schema.known_names,
             ("workflow", "operation"),

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, select
 
+from flowmark_otel import names
 from flowmark_otel.backend.batch import Claim, Prepared, Verdict
 from flowmark_otel.backend.holding import Group
 from flowmark_otel.backend.judge import Judge
@@ -56,7 +57,8 @@ class Transactions:
             judge.judge(request, self._senders.ids(request.project_id, request.senders))
             for request in requests
         ]
-        self._write(connection, known, judge)
+        accepting = {(each.project_id, each.origin) for each in requests if judge.events}
+        self._write(connection, known, judge, accepting)
         counters.add(connection, requests, verdicts)
         self._holdings.write(connection, known, received_at)
         return verdicts
@@ -145,7 +147,7 @@ class Transactions:
     def _load_operations(self, driver: Driver, known: Known, claims: list[Claim]) -> None:
         named: set[tuple[int, str]] = set()
         places: set[tuple[int, str, str, int]] = set()
-        grouped: set[tuple[tuple[int, str], Group]] = set()
+        grouped: set[tuple[tuple[int, str], str, Group]] = set()
         for claim in claims:
             run = known.runs.get(claim.run_key)
             if run is None or claim.operation is None or claim.operation_id is None:
@@ -154,22 +156,30 @@ class Transactions:
             named.add(key)
             if claim.group_id is not None and claim.number is not None:
                 places.add((run.id, claim.operation, claim.group_id, claim.number))
-                grouped.add((key, (run.id, claim.operation, claim.group_id)))
+                grouped.add((key, claim.envelope.event, (run.id, claim.operation, claim.group_id)))
         for row in self._statements.occurrences.run(driver, list(named)):
-            found = Occurrence(*row)
-            found.stored, found.changed, found.claimed = True, False, found.fields is None
+            found = _occurrence(row)
             known.occurrences[found.run, found.operation_id] = found
         for run_id, operation, group_id, number in self._statements.places.run(
             driver, list(places)
         ):
             known.places.add((run_id, operation, group_id, number))
-        # Whether an occurrence is the first of its group is a question only where it is new.
-        groups = {group for key, group in grouped if key not in known.occurrences}
-        for run_id, operation, group_id in self._statements.groups.run(driver, list(groups)):
-            known.groups.add((run_id, operation, group_id))
+        # Which is the highest of a group is a question only where an attempt is new, or ends.
+        groups = {
+            group
+            for key, event, group in grouped
+            if key not in known.occurrences or event != names.OPERATION_STARTED
+        }
+        for row in self._statements.groups.run(driver, list(groups)):
+            highest = _occurrence(row)
+            key = (highest.run, highest.operation_id)
+            highest = known.occurrences.setdefault(key, highest)
+            known.groups[highest.run, highest.operation, highest.group_id or ""] = highest
 
-    def _write(self, connection: Connection, known: Known, judge: Judge) -> None:
-        """Write all that the judge decided."""
+    def _write(
+        self, connection: Connection, known: Known, judge: Judge, accepting: set[tuple[int, str]]
+    ) -> None:
+        """Write all that the judge decided; ``accepting``: where any event is accepted."""
         driver, statements = driver_of(connection), self._statements
         unneeded = [run.key for run in known.runs.values() if run.claimed]
         if unneeded:
@@ -185,12 +195,31 @@ class Transactions:
             driver, [each.update() for each in stored if not each.claimed]
         )
         statements.bind_occurrences.run(driver, [each.update() for each in stored if each.claimed])
+        refusing = rejections.scopes(judge.rejected)
+        # Of one event id one payload may be accepted here and another refused in a transaction
+        # beside this one: whichever comes second meets what the first wrote.
+        self._database.await_rejections(connection, sorted(accepting.difference(refusing)))
         if judge.rejected:
-            self._database.lock_rejections(connection, rejections.scopes(judge.rejected))
+            self._database.lock_rejections(connection, refusing)
+            self._meet(driver, known, judge)
             rejections.keep(connection, statements, judge.rejected)
             marked = [(run, 1) for run in sorted(judge.contradicted)]
             statements.mark_runs.run(driver, marked)
         rejections.link(connection, statements, judge.events)
+
+    def _meet(self, driver: Driver, known: Known, judge: Judge) -> None:
+        """Have it run again if an event id that is refused here was accepted meanwhile."""
+        for scope in rejections.scopes(judge.rejected):
+            named = rejections.named(judge.rejected, scope)
+            for row in self._statements.events.run(driver, named, scope):
+                if (*scope, row[0], row[1], row[2]) not in known.events:
+                    raise self._database.overtaken()
+
+
+def _occurrence(row: Row) -> Occurrence:
+    found = Occurrence(*row)
+    found.stored, found.changed, found.claimed = True, False, found.fields is None
+    return found
 
 
 def _run(row: Any) -> Run:  # noqa: ANN401  a row of the driver

@@ -60,42 +60,54 @@ class Choosing(NamedTuple):
     number: str
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptPage:
-    """One attempt or one ordinary occurrence.
+class Where(NamedTuple):
+    """Run, operation and group that a page is about, and the ways to them.
 
-    ``steps``: the attempts of its group, ``around`` the neighbours; both empty for an ordinary
-    occurrence. ``claims``: the accepted record beside each refused one. ``compared``: this attempt
-    beside another. ``missing``: what to say where there is nothing to compare with.
+    ``events``: all evidence of the run. ``group`` is None for an ordinary occurrence.
     """
 
-    template: ClassVar[str] = "attempt.html"
-    frame: Frame
-    workflow: str
-    workflow_href: str
-    run_id: str
-    run: str
+    workflow: Link
+    run: Link
     operation: str
-    group_id: str | None
-    group: str | None
-    heading: str
-    kind: Kind
-    lead: str
-    pieces: tuple[Piece, ...]
-    sub: str
-    steps: tuple[Step, ...]
-    around: tuple[Link, ...]
-    claims: tuple[Comparison, ...]
-    more_claims: int
-    compared: Comparison | None
-    missing: str | None
-    choosing: Choosing | None
+    group: Link | None
+    events: str
+
+
+class Behind(NamedTuple):
+    """What stands behind a record: events and spans, tries inside it, remarks on its metadata."""
+
     spans: tuple[Span, ...]
     received: tuple[Received, ...]
     tries: tuple[Try, ...]
     defaulted: tuple[str, ...]
     flags: tuple[str, ...]
-    events: str
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptPage:
+    """One attempt or one ordinary occurrence, which has no group and so nothing beside it.
+
+    ``claims``: the accepted record beside each refused one. ``steps``: the attempts of its group,
+    ``around`` the neighbours. ``compared``: this attempt beside another. ``missing``: what to say
+    where there is nothing to compare with.
+    """
+
+    template: ClassVar[str] = "attempt.html"
+    frame: Frame
+    where: Where
+    behind: Behind
+    heading: str
+    kind: Kind
+    lead: str
+    pieces: tuple[Piece, ...]
+    sub: str
+    claims: tuple[Comparison, ...]
+    more_claims: int
+    steps: tuple[Step, ...] = ()
+    around: tuple[Link, ...] = ()
+    compared: Comparison | None = None
+    missing: str | None = None
+    choosing: Choosing | None = None
 
 
 def event_ids(place: Place) -> tuple[str, ...]:
@@ -150,13 +162,8 @@ def attempt_page(
     attempt = place.attempt
     return AttemptPage(
         frame=frame,
-        workflow=run.workflow,
-        workflow_href=workflow_path(run.workflow),
-        run_id=run.run_id,
-        run=run_path(run.key),
-        operation=group.operation,
-        group_id=group.group_id,
-        group=group_path(run.key, group.operation, group.group_id),
+        where=_where(run, group.operation, group.group_id),
+        behind=_behind(attempt, events, viewer),
         heading=f"{'Attempt' if place.first == place.last else 'Attempts'} {place.label}",
         kind=place.kind,
         lead=_lead(place),
@@ -169,12 +176,6 @@ def attempt_page(
         compared=compared,
         missing=missing,
         choosing=_choosing(run.key, selected, other) if known and attempt else None,
-        spans=spans(events, viewer),
-        received=received(events),
-        tries=tries(attempt),
-        defaulted=attempt.defaulted if attempt else (),
-        flags=tuple(words.FLAGS[flag] for flag in attempt.flags) if attempt else (),
-        events=f"{run_path(run.key)}/events",
     )
 
 
@@ -201,31 +202,39 @@ def occurrence_page(
     ]
     return AttemptPage(
         frame=frame,
-        workflow=run.workflow,
-        workflow_href=workflow_path(run.workflow),
-        run_id=run.run_id,
-        run=run_path(run.key),
-        operation=of.operation,
-        group_id=None,
-        group=None,
+        where=_where(run, of.operation),
+        behind=_behind(of, events, viewer),
         heading=f"Occurrence {of.operation_id}",
         kind=kind,
         lead=lead,
         pieces=(*said, Piece(".")),
         sub=_CONFLICT if of.conflict else "It carries no attempt, so it is none.",
-        steps=(),
-        around=(),
         claims=tuple(claims[:MOST_CLAIMS]),
         more_claims=len(claims[MOST_CLAIMS:]),
-        compared=None,
-        missing=None,
-        choosing=None,
-        spans=spans(events, viewer),
-        received=received(events),
-        tries=tries(of),
-        defaulted=of.defaulted,
-        flags=tuple(words.FLAGS[flag] for flag in of.flags),
-        events=f"{run_path(run.key)}/events",
+    )
+
+
+def _where(run: views.RunView, operation: str, group_id: str | None = None) -> Where:
+    return Where(
+        Link(run.workflow, workflow_path(run.workflow)),
+        Link(run.run_id, run_path(run.key)),
+        operation,
+        None if group_id is None else Link(group_id, group_path(run.key, operation, group_id)),
+        f"{run_path(run.key)}/events",
+    )
+
+
+def _behind(
+    of: views.AttemptView | views.OccurrenceView | None,
+    events: Sequence[views.EventView],
+    viewer: Viewer,
+) -> Behind:
+    return Behind(
+        spans(events, viewer),
+        received(events),
+        tries(of),
+        of.defaulted if of else (),
+        tuple(words.FLAGS[flag] for flag in of.flags) if of else (),
     )
 
 

@@ -12,7 +12,7 @@ from flowmark_otel.backend.views import EvidenceItem, Page, rfc3339
 from flowmark_otel.dashboard import words
 from flowmark_otel.dashboard.marks import Kind
 from flowmark_otel.dashboard.pages.frame import Choice, Frame, Link, Way
-from flowmark_otel.dashboard.pages.links import EVIDENCE, query, run_path
+from flowmark_otel.dashboard.pages.links import EVIDENCE, attempt_path, query, run_path
 from flowmark_otel.dashboard.places import span
 
 SHOWN: Final = 5
@@ -46,9 +46,12 @@ _REASONS: Final[Mapping[names.EvidenceReason, str]] = {
 
 
 class Row(NamedTuple):
-    """One item. ``says`` is the API's sentence where the columns would say less."""
+    """One item. ``says`` is the API's sentence where the columns would say less.
 
-    missing: str
+    ``missing`` leads to the place of the attempt, where there is one to look at.
+    """
+
+    missing: Link
     implied: str
     says: str | None
     operation: str | None
@@ -227,7 +230,7 @@ def _row(item: EvidenceItem, told: Told) -> Row:
     missing, implied, says = _says(item)
     first = item.first_received_at
     return Row(
-        missing,
+        Link(missing, _place(item)),
         implied,
         says,
         item.operation,
@@ -242,6 +245,15 @@ def _row(item: EvidenceItem, told: Told) -> Row:
         item.event_ids[:_IDS],
         max(len(item.event_ids) - _IDS, 0),
     )
+
+
+def _place(item: EvidenceItem) -> str | None:
+    """The page of the attempt that an item is about; what was refused as invalid has none."""
+    if item.run is None or item.operation is None or item.group_id is None:
+        return None
+    if item.kind == "rejected" or item.number is None:
+        return None
+    return attempt_path(item.run.key, item.operation, item.group_id, item.number)
 
 
 def _says(item: EvidenceItem) -> tuple[str, str, str | None]:

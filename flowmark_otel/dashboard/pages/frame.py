@@ -31,9 +31,12 @@ class Frame:
     """The frame of a page.
 
     ``project`` is None where nobody has signed in; ``session``: whether there is one to leave
-    (there is none without authentication). ``json``: where the same answer is as JSON. ``tab``:
-    the view in the navigation; ``current``: ``page`` where it is that very view, ``true`` below it,
-    None where it is neither. ``carry``: the query that takes the time range along, with its ``?``.
+    (there is none without authentication). ``base``: what the addresses of the project begin with;
+    it is put before all of ours where they are written. ``json``: where the same answer is as JSON,
+    ``csv``: where the page is one table, that as CSV.
+    ``tab``: the view in the navigation; ``current``: ``page`` where it is that very view, ``true``
+    below it, None where it is neither. ``carry``: the query that takes the time range along, with
+    its ``?``.
     ``foot`` is None where the store could not be asked. ``asks`` is None where a page does not ask
     whether there is new evidence.
     """
@@ -41,8 +44,10 @@ class Frame:
     title: str
     project: str | None = None
     session: bool = False
+    base: str = ""
     current: str | None = None
     json: str | None = None
+    csv: str | None = None
     tab: str = "runs"
     carry: str = ""
     foot: Foot | None = None

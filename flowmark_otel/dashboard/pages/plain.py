@@ -41,19 +41,23 @@ class EmptyPage:
 
 @dataclass(frozen=True, slots=True)
 class LoginPage:
-    """The form for a read key. ``onward``: where to go after it, a path of this server."""
+    """The form for a read key.
+
+    ``onward``: where to go after it, a path of this server; ``project``: the one it names.
+    """
 
     template: ClassVar[str] = "login.html"
     frame: Frame
     onward: str
     error: str | None = None
+    project: str | None = None
 
 
 class ProjectWay(NamedTuple):
-    """A project that the browser has a session for; ``switch``: what to post to."""
+    """A project that the browser has a session for; ``href``: its own, whole address."""
 
     name: str
-    switch: str
+    href: str
     current: bool
 
 

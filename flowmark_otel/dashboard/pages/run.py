@@ -65,6 +65,7 @@ class RunPage:
     workflow: str
     workflow_href: str
     run_id: str
+    run: str
     sentence: Sentence
     own: tuple[Fact, ...]
     references: facts.References
@@ -104,6 +105,7 @@ def run_page(frame: Frame, answered: Answered, asked: Asked | None = None) -> Ru
         workflow=run.workflow,
         workflow_href=workflow_path(run.workflow),
         run_id=run.run_id,
+        run=run_path(run.key),
         sentence=sentence(run, groups.items, paged=paged),
         own=facts.own_facts(run),
         references=references,

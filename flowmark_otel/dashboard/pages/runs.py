@@ -12,10 +12,10 @@ from flowmark_otel.dashboard import words
 from flowmark_otel.dashboard.marks import Kind, word
 from flowmark_otel.dashboard.pages import facts
 from flowmark_otel.dashboard.pages.frame import Choice, Frame, Link, State, Way
-from flowmark_otel.dashboard.pages.links import RUNS, query, run_path
+from flowmark_otel.dashboard.pages.links import RUNS, attempt_path, query, run_path
 from flowmark_otel.dashboard.pages.sentence import RUN_MARKS
 from flowmark_otel.dashboard.pages.ways import last_choices, range_ways
-from flowmark_otel.dashboard.places import Folded, fold, places
+from flowmark_otel.dashboard.places import Folded, Place, error_word, fold, places
 from flowmark_otel.dashboard.ranges import Range
 
 GROUPS: Final = 4
@@ -44,11 +44,15 @@ _PROBLEMS: Final = {
 
 
 class Strip(NamedTuple):
-    """A group in one line: its operation, its marks (None: folded), and all of it as words."""
+    """A group in one line: its operation, its marks (None: folded), and all of it as words.
+
+    ``way`` leads to the evidence of the attempt that tells most, named by its number and error.
+    """
 
     operation: str
     marks: tuple[tuple[Kind | None, str], ...]
     spoken: str
+    way: Link
 
 
 class RunRow(NamedTuple):
@@ -140,9 +144,10 @@ def runs_page(
     """The context of the list, from the answers of the API. ``asked``: the query as given."""
     filters = {name: value for name, value in asked.items() if name != "cursor"}
     time = range_ or Range(None, None, None, {})
+    code = asked.get("error_code")
     return RunsPage(
         frame=frame,
-        rows=tuple(_row(run, groups) for run, groups in listed),
+        rows=tuple(_row(run, groups, code) for run, groups in listed),
         filters=_filters(asked, time),
         filtered=any(filters.values()),
         newest=query(RUNS, filters) if asked.get("cursor") else None,
@@ -190,7 +195,9 @@ def select_choices(values: Mapping[str, str], chosen: str) -> tuple[Choice, ...]
     )
 
 
-def _row(run: views.RunView, groups: views.Page[views.GroupView]) -> RunRow:
+def _row(
+    run: views.RunView, groups: views.Page[views.GroupView], code: str | None = None
+) -> RunRow:
     quiet = [group for group in groups.items if _quiet(group)]
     told = [group for group in groups.items if not _quiet(group)]
     notes = []
@@ -210,7 +217,7 @@ def _row(run: views.RunView, groups: views.Page[views.GroupView]) -> RunRow:
         href=run_path(run.key),
         run_id=run.run_id,
         workflow=run.workflow,
-        strips=tuple(_strip(group) for group in told),
+        strips=tuple(_strip(run.key, group, code) for group in told),
         notes=tuple(notes),
         outcome=run.outcome,
         result=", ".join(f"{fact.name} {fact.value}" for fact in results) or None,
@@ -234,8 +241,10 @@ def _quiet(group: views.GroupView) -> bool:
     return group.verdict == names.VERDICT_FIRST_TRY and len(places(group)) == 1
 
 
-def _strip(group: views.GroupView) -> Strip:
-    drawn = fold(places(group))
+def _strip(key: str, group: views.GroupView, code: str | None) -> Strip:
+    every = places(group)
+    drawn = fold(every)
+    telling = _telling(every, code)
     return Strip(
         group.operation,
         tuple(
@@ -250,4 +259,30 @@ def _strip(group: views.GroupView) -> Strip:
             else f"{item.label} {word(item.kind)}"
             for item in drawn
         ),
+        Link(
+            f"attempt {telling.label}{'' if _code(telling) else f': {_state(telling)}'}",
+            attempt_path(key, group.operation, group.group_id, telling.first),
+            _code(telling),
+        ),
     )
+
+
+def _telling(every: Sequence[Place], code: str | None) -> Place:
+    """The attempt that whoever finds this group wants to see first.
+
+    The last that failed with the code asked for; else the highest known, if it did not complete;
+    else the last that is in the way of a clean story: why there was another attempt.
+    """
+    asked = [place for place in every if code and _code(place) == code]
+    known = [place for place in every if place.kind is not Kind.NONE]
+    troubled = [place for place in known if place.kind is not Kind.COMPLETED]
+    return (asked or troubled[-1:] or known)[-1]
+
+
+def _code(place: Place) -> str | None:
+    return error_word(place.attempt.error) if place.attempt else None
+
+
+def _state(place: Place) -> str:
+    """Short for ``word``; the mark beside it says the rest."""
+    return names.STATUS_FAILED if place.kind is Kind.SUPERSEDED else str(place.kind.value)

@@ -13,10 +13,13 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from flowmark_otel import names
 from flowmark_otel.model import Envelope
 
 VERSION: Final = 1
 
+_EVENTS: Final = frozenset((*names.PART_OF_EVENT, names.ATTEMPT_OBSERVED))
+_ID_SIZES: Final = (16, 8)
 _PREFIX: Final = struct.Struct("<BI")
 _TO_JSON: Final = json.JSONEncoder(
     ensure_ascii=False, separators=(",", ":"), check_circular=False
@@ -80,8 +83,13 @@ def decode_envelope(payload: bytes, resource_size: int) -> Envelope:
 
 
 def _check(envelope: Envelope) -> None:
+    if envelope.event not in _EVENTS:  # of a version that knows more
+        msg = f"the envelope is of the unknown event {str(envelope.event)[:40]!r}"
+        raise Unreadable(msg)
+    if (len(envelope.trace_id), len(envelope.span_id)) != _ID_SIZES:
+        msg = "the envelope's ids are not of 16 and 8 bytes"
+        raise Unreadable(msg)
     for value, kind in (
-        (envelope.event, str),
         (envelope.part, str),
         (envelope.time_unix_nano, int),
         (envelope.attributes, dict),

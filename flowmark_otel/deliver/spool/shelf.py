@@ -6,6 +6,7 @@ All of that belongs to the holder of the shelf's lock, which appending never tak
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -232,6 +233,16 @@ class Shelf:
                 if not segment.adopted and len(found) < limit:
                     found += segment.peek(limit - len(found))
         return found
+
+    def unsettled(self) -> Iterator[bytes]:
+        """All payloads that are not settled, whoever appended them, handed out ones included.
+
+        The lock is held for one segment at a time.
+        """
+        for segment in list(self._segments):
+            with self._lock:
+                found = segment.peek(sys.maxsize)
+            yield from found
 
     # -- ends -----------------------------------------------------------------------------------
     def close(self) -> None:

@@ -18,15 +18,16 @@ from flowmark_otel.wire.pb import acceptance_pb2
 MAX_ANSWER_BYTES: Final = 4 * 1024 * 1024
 _EXPORT: Final = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
 _STATUS: Final = "/flowmark.v1.Acceptance/Status"
+_CAPABILITIES: Final = "/flowmark.v1.Acceptance/Capabilities"
 _DETAILS: Final = "grpc-status-details-bin"
 _PORTS: Final = {"http": 80, "https": 443}
-_OPTIONS: Final = (
+CHANNEL_OPTIONS: Final = (
     ("grpc.primary_user_agent", USER_AGENT),
     ("grpc.max_receive_message_length", MAX_ANSWER_BYTES),
     ("grpc.enable_retries", 0),  # the policy is ours
     # A port that opens again is noticed as soon as the policy tries it.
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 5000),  # so long may a connection take, TLS over a slow path
     ("grpc.max_reconnect_backoff_ms", 1000),
 )
 
@@ -74,6 +75,20 @@ class GrpcTransport:
             EventStatus(each.event_id, each.state, each.digest, each.code) for each in found.events
         ]
 
+    def capabilities(self, timeout: float) -> tuple[tuple[str, ...], str]:
+        """What the other side acknowledges, and its id; raises NoAnswer."""
+        answer = self._call(_CAPABILITIES, b"", timeout)
+        found = acceptance_pb2.CapabilitiesResponse()
+        try:
+            found.ParseFromString(answer.body)
+        except DecodeError as error:
+            msg = "the answer is no CapabilitiesResponse"
+            raise NoAnswer(msg) from error
+        if answer.status != 0:
+            msg = f"the capabilities service answered code {answer.status}: {answer.message}"
+            raise NoAnswer(msg)
+        return tuple(found.capabilities), found.backend_id
+
     def after_fork(self) -> None:
         """Leave the parent's channel alone; the next request makes another."""
         if self._channel is not None:
@@ -98,28 +113,33 @@ class GrpcTransport:
                 compression=self._compression,
             )
         except grpc.RpcError as error:
-            return _failed(error, timeout)
+            return answer_of(error, timeout)
         except ValueError as error:  # the channel was closed meanwhile
             raise NoAnswer(str(error)) from error
         return Answer(0, found, grpc=True)
 
     def _new_channel(self) -> grpc.Channel:
         options = self._options
-        parts = urlsplit(options.endpoint)
-        host = parts.hostname or ""
-        port = parts.port or _PORTS.get(parts.scheme, _PORTS["http"])
-        target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        if parts.scheme != "https":
-            return grpc.insecure_channel(target, _OPTIONS)
+        target = target_of(options.endpoint)
+        if urlsplit(options.endpoint).scheme != "https":
+            return grpc.insecure_channel(target, CHANNEL_OPTIONS)
         read = [
             None if path is None else path.read_bytes()
             for path in (options.certificate, options.client_key, options.client_certificate)
         ]
-        return grpc.secure_channel(target, grpc.ssl_channel_credentials(*read), _OPTIONS)
+        return grpc.secure_channel(target, grpc.ssl_channel_credentials(*read), CHANNEL_OPTIONS)
 
 
-def _failed(error: Any, timeout: float) -> Answer:  # noqa: ANN401 - its types say too little
-    """A failed call as an answer; no answer if that is what it stands for."""
+def target_of(endpoint: str) -> str:
+    """``HOST:PORT`` of an endpoint with a scheme, as gRPC names it."""
+    parts = urlsplit(endpoint)
+    host = parts.hostname or ""
+    port = parts.port or _PORTS.get(parts.scheme, _PORTS["http"])
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def answer_of(error: Any, timeout: float) -> Answer:  # noqa: ANN401 - its types say too little
+    """A failed call as an answer; raises NoAnswer if that is what it stands for."""
     code: int = error.code().value[0]
     headers = {key.lower(): value for key, value in error.trailing_metadata() or ()}
     details = headers.get(_DETAILS, b"")

@@ -24,6 +24,7 @@ MAX_ANSWER_BYTES: Final = 4 * 1024 * 1024
 _CHUNK: Final = 64 * 1024
 _LOGS: Final = "/v1/logs"
 _STATUS: Final = "/v1/flowmark/status"
+_CAPABILITIES: Final = "/v1/flowmark/capabilities"
 _JSON_TYPE: Final = "application/json"
 
 
@@ -90,6 +91,20 @@ class HttpTransport:
             raise NoAnswer(msg)
         return [_status(each) for each in events if isinstance(each, dict)]
 
+    def capabilities(self, timeout: float) -> tuple[tuple[str, ...], str]:
+        """What the other side acknowledges, and its id; raises NoAnswer."""
+        answer = self._call("GET", _CAPABILITIES, None, {}, timeout)
+        try:
+            found = load_object(answer.body)
+        except Unparsable:
+            found = {}
+        listed, backend_id = found.get("capabilities"), found.get("backendId")
+        if answer.status != requests.codes.ok or not isinstance(listed, list):
+            msg = f"the capabilities endpoint answered {answer.status}"
+            raise NoAnswer(msg)
+        capabilities = tuple(each for each in listed if isinstance(each, str))
+        return capabilities, backend_id if isinstance(backend_id, str) else ""
+
     def after_fork(self) -> None:
         """Close the child's copy of the connection, which leaves the parent's as it is.
 
@@ -104,9 +119,15 @@ class HttpTransport:
         self._session.close()
 
     def _post(self, path: str, body: bytes, headers: Mapping[str, str], timeout: float) -> Answer:
+        return self._call("POST", path, body, headers, timeout)
+
+    def _call(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], timeout: float
+    ) -> Answer:
         self._deadline.within(timeout)
         try:
-            with self._session.post(
+            with self._session.request(
+                method,
                 self._endpoint + path,
                 data=body,
                 headers=headers,

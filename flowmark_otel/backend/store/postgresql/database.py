@@ -45,13 +45,17 @@ _HOLD: Final = "SELECT 1 FROM runs WHERE id = ANY(%b) FOR UPDATE SKIP LOCKED"
 _THERE: Final = "SELECT 1 FROM runs WHERE id = ANY(%b)"
 _UNCLAIM: Final = "DELETE FROM runs WHERE key = ANY(%b)"
 _EVENT_IDS: Final = "SELECT nextval('events_id_seq') FROM generate_series(1, %b::int)"
-_LOCK_REJECTIONS: Final = (
-    "SELECT pg_advisory_xact_lock(hashtextextended('rejections ' || %b::bigint || %b::text, 0))"
-)
+_SCOPE: Final = "(hashtextextended('rejections ' || %b::bigint || %b::text, 0))"
+_LOCK_REJECTIONS: Final = f"SELECT pg_advisory_xact_lock{_SCOPE}"
+_AWAIT_REJECTIONS: Final = f"SELECT pg_advisory_xact_lock_shared{_SCOPE}"
 
 
 class RunGone(psycopg.errors.SerializationFailure):
     """A run was deleted between being found and being held; another try makes it anew."""
+
+
+class Overtaken(psycopg.errors.SerializationFailure):
+    """An event id was accepted after it was looked for, to be rejected; another try meets it."""
 
 
 class RunHeld(psycopg.errors.SerializationFailure):
@@ -193,6 +197,19 @@ class PostgresqlDatabase:
         driver: psycopg.Connection = driver_of(connection)
         for scope in scopes:
             driver.execute(_LOCK_REJECTIONS, scope)
+
+    def await_rejections(self, connection: Connection, scopes: Sequence[tuple[int, str]]) -> None:
+        """The same locks, shared: whoever accepts waits for nobody but one that rejects.
+
+        Taken after the rows of runs, as those of rejections are, and in their order.
+        """
+        driver: psycopg.Connection = driver_of(connection)
+        for scope in scopes:
+            driver.execute(_AWAIT_REJECTIONS, scope)
+
+    def overtaken(self) -> Exception:
+        """A serialisation failure of our own."""
+        return Overtaken()
 
     def fault(self, error: BaseException) -> Fault:
         """What an error of a transaction means."""

@@ -141,6 +141,13 @@ class SqliteDatabase:
     def lock_rejections(self, connection: Connection, scopes: Sequence[tuple[int, str]]) -> None:
         """Nothing: the transaction holds the lock of the file."""
 
+    def await_rejections(self, connection: Connection, scopes: Sequence[tuple[int, str]]) -> None:
+        """Nothing, as above."""
+
+    def overtaken(self) -> Exception:
+        """Nobody can have: it would be a defect."""
+        return AssertionError("another transaction wrote beside this one")
+
     def fault(self, error: BaseException) -> Fault:
         """Locked and full are passing; a file that fails or is damaged has to be opened again."""
         cause = _cause(error)

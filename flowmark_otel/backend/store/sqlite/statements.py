@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from itertools import chain
 from typing import Final
 
@@ -55,7 +54,32 @@ class Statements:
         return Seek(table, keys, columns, fixed=fixed, also=also, tail=tail)
 
 
-class Insert:
+class _Texts(dict[int, str]):
+    """The text of a statement by its number of rows, each made once.
+
+    Numbers are powers of two (``chunks``), so there are few. Two threads may make the same one.
+    """
+
+    def __init__(self, head: str, row: str, tail: str = "") -> None:
+        super().__init__()
+        self._head, self._row, self._tail = head, row, tail
+
+    def __missing__(self, rows: int) -> str:
+        text = self[rows] = f"{self._head}{', '.join([self._row] * rows)}{self._tail}"
+        return text
+
+
+class _Widened:
+    """A statement of many rows."""
+
+    _text_of: _Texts
+
+    def text(self, rows: int) -> str:
+        """The statement for so many rows."""
+        return self._text_of[rows]
+
+
+class Insert(_Widened):
     """Inserts rows given as tuples of all columns of a table, in their order."""
 
     def __init__(
@@ -71,7 +95,8 @@ class Insert:
         compiled = insert(table).values({name: bindparam(name) for name in columns})
         if ignore:
             compiled = compiled.prefix_with("OR IGNORE")
-        self._head, self._values = str(compiled.compile(dialect=DIALECT)).split(" VALUES ")
+        head, values = str(compiled.compile(dialect=DIALECT)).split(" VALUES ")
+        self._text_of = _Texts(f"{head} VALUES ", values)
         self._width = len(columns)
 
     def run(self, connection: sqlite3.Connection, rows: Sequence[Sequence[object]]) -> None:
@@ -85,13 +110,8 @@ class Insert:
             chunk = values[start * width : stop * width]
             connection.execute(self.text(stop - start), chunk)
 
-    @lru_cache(maxsize=32)  # noqa: B019  statements live as long as the process
-    def text(self, rows: int) -> str:
-        """The statement for so many rows."""
-        return f"{self._head} VALUES {', '.join([self._values] * rows)}"
 
-
-class Update:
+class Update(_Widened):
     """Sets ``columns`` of rows that exist, given as tuples of ``key`` and those columns.
 
     Only what may have changed should be named: an index is rewritten for every column that is.
@@ -103,9 +123,11 @@ class Update:
         given = [quote(column) for column in (*key, *columns)]
         sets = ", ".join(f"{column} = given.{column}" for column in given[len(key) :])
         match = " AND ".join(f"{name}.{column} = given.{column}" for column in given[: len(key)])
-        self._head = f"WITH given ({', '.join(given)}) AS (VALUES "
-        self._tail = f") UPDATE {name} SET {sets} FROM given WHERE {match}"  # noqa: S608  own names
-        self._group = f"({', '.join('?' * len(given))})"
+        self._text_of = _Texts(
+            f"WITH given ({', '.join(given)}) AS (VALUES ",
+            f"({', '.join('?' * len(given))})",
+            f") UPDATE {name} SET {sets} FROM given WHERE {match}",  # noqa: S608  own names
+        )
         self._width = len(given)
 
     def run(self, connection: sqlite3.Connection, rows: Sequence[Sequence[object]]) -> None:
@@ -114,13 +136,8 @@ class Update:
             values = list(chain.from_iterable(rows[start:stop]))
             connection.execute(self.text(stop - start), values)
 
-    @lru_cache(maxsize=32)  # noqa: B019  statements live as long as the process
-    def text(self, rows: int) -> str:
-        """The statement for so many rows."""
-        return f"{self._head}{', '.join([self._group] * rows)}{self._tail}"
 
-
-class Seek:
+class Seek(_Widened):
     """Selects what many keys name: a join of the given keys with an index, seek by seek.
 
     A ``CROSS JOIN`` fixes the order of the loops; ``IN (VALUES …)`` scans the index instead.
@@ -138,12 +155,12 @@ class Seek:
     ) -> None:
         on = [f"t.{key} = given.{key}" for key in keys] + [f"t.{name} = ?" for name in fixed]
         on += [also] * bool(also)
-        self._head = f"WITH given ({', '.join(keys)}) AS (VALUES "
-        self._tail = (
+        self._text_of = _Texts(
+            f"WITH given ({', '.join(keys)}) AS (VALUES ",
+            f"({', '.join('?' * len(keys))})",
             f") SELECT {', '.join(columns)} FROM given CROSS JOIN {table.name} AS t"  # noqa: S608  own names
-            f" ON {' AND '.join(on)} {tail}"
+            f" ON {' AND '.join(on)} {tail}",
         )
-        self._group = f"({', '.join('?' * len(keys))})"
         self._width = len(keys)
 
     def run(
@@ -156,11 +173,6 @@ class Seek:
         for start, stop in chunks(len(keys), self._width, spare=len(fixed)):
             parameters = [*chain.from_iterable(keys[start:stop]), *fixed]
             yield from connection.execute(self.text(stop - start), parameters).fetchall()
-
-    @lru_cache(maxsize=32)  # noqa: B019  statements live as long as the process
-    def text(self, keys: int) -> str:
-        """The statement for so many keys."""
-        return f"{self._head}{', '.join([self._group] * keys)}{self._tail}"
 
 
 def chunks(rows: int, width: int, *, spare: int = 0) -> Iterator[tuple[int, int]]:

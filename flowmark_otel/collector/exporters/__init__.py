@@ -1,0 +1,1 @@
+"""Where payloads leave the collector: each exporter is an ``Element``."""

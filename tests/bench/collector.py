@@ -1,0 +1,197 @@
+"""The collector beside Rotel and, where there is one, the stock Collector (issue 9, Speed).
+
+Processor time a span, user and system, of the process alone: one load generator, eight
+connections, batches of 512 spans of twenty attributes, one sink that takes all of it. Ours checks
+every span, folds the annotated ones and delivers their envelopes to a backend that acknowledges
+them; the others forward. Ratios are within one run; what else the machine does is in the notes.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.bench import agents, load
+from tests.bench.agents import Agent
+from tests.bench.report import Figure
+from tests.bench.sink import Sink, sink
+
+CONNECTIONS: Final = 8
+MORE: Final = 8  # attributes beside the twelve
+DISTINCT: Final = 24
+WARM: Final = 1
+TIMES: Final = 8
+SHARES: Final = (0.0, 0.01, 0.1, 1.0)
+TRANSPORTS: Final = ("http", "grpc")
+MOST_ANNOTATED: Final = 20.0
+MOST_ADDED: Final = 10.0
+GROWTH: Final = 1.1
+_US: Final = 1e6
+
+Start = Callable[[Sink, str, Path], AbstractContextManager[Agent]]
+
+
+@dataclass
+class Options:
+    """What the command line says: a stock Collector's program, minutes of the soak."""
+
+    otelcol: Path | None = None
+    minutes: float = 0.0
+
+
+OPTIONS: Final = Options()
+
+
+def measure() -> list[Figure]:
+    """All of it; without Rotel its rows are left out, and the targets with them."""
+    cache = Path(tempfile.gettempdir()) / "flowmark-bench"
+    cache.mkdir(exist_ok=True)
+    agent = agents.install_rotel(cache)
+    with tempfile.TemporaryDirectory() as name, sink() as taking:
+        bench = _Bench(Path(name), taking, agent)
+        figures: list[Figure] = []
+        for transport in TRANSPORTS:
+            figures += bench.compared(transport)
+        figures += bench.small()
+        figures += bench.latency()
+        if OPTIONS.minutes:
+            figures += bench.soak(OPTIONS.minutes)
+        return figures
+
+
+class _Bench:
+    def __init__(self, folder: Path, taking: Sink, rotel: Path | None) -> None:
+        self._folder = folder
+        self._sink = taking
+        self._rotel = rotel
+
+    def compared(self, transport: str) -> list[Figure]:
+        """Processor time a span of each collector, for each share of annotated spans."""
+        figures = []
+        rivals = dict(self._rivals())
+        theirs = {
+            name: self._cost(start, transport, 0.1 if "Python" in name else 0.0)
+            for name, start in rivals.items()
+        }
+        figures += [
+            Figure(f"{name}, {transport}", cost, "µs/span", note=_load())
+            for name, cost in theirs.items()
+        ]
+        plain, python = theirs.get("Rotel"), theirs.get("Rotel with Python")
+        for share in SHARES:
+            cost = self._cost(agents.flowmark, transport, share)
+            name = f"flowmark, {share:.0%} annotated, {transport}"
+            most = MOST_ANNOTATED if share == 1.0 else None
+            figures.append(Figure(name, cost, "µs/span", most=most, note=_load()))
+            beside = {0.1: python}.get(share, plain) if share < 1.0 else None
+            if beside:
+                ratio = cost / beside
+                against = "Rotel with Python" if share == 0.1 else "Rotel"
+                figures.append(Figure(f"{name}, of {against}", ratio, "ratio", most=1.0))
+            stock = theirs.get("OpenTelemetry Collector")
+            if stock and share < 0.1:
+                ratio = cost / stock
+                figures.append(Figure(f"{name}, of the stock one", ratio, "ratio", most=1.0))
+        return figures
+
+    def small(self) -> list[Figure]:
+        """Batches of 1 and of 32, reported without a target."""
+        figures = []
+        for batch, count in ((1, 4000), (32, 1000)):
+            rows: dict[str, Start] = {"flowmark": agents.flowmark, **dict(self._rivals())}
+            for name, start in rows.items():
+                for transport in TRANSPORTS:
+                    cost = self._cost(start, transport, 0.0, batch=batch, count=count)
+                    figures.append(
+                        Figure(f"{name}, batches of {batch}, {transport}", cost, "µs/span")
+                    )
+        return figures
+
+    def latency(self) -> list[Figure]:
+        """What is added at a quarter of capacity, against the sink asked directly."""
+        figures = []
+        for transport in TRANSPORTS:
+            path = self._requests(0.1)
+            with agents.flowmark(self._sink, transport, self._folder) as agent:
+                address = agent.address(transport)
+                load.send(path, address, transport, CONNECTIONS, times=WARM)
+                fast = load.send(path, address, transport, CONNECTIONS, times=4)
+                rate = 4 * DISTINCT / fast["seconds"] / 4
+                through = load.send(path, address, transport, CONNECTIONS, times=12, rate=rate)
+            place = self._sink.grpc if transport == "grpc" else self._sink.http
+            direct = load.send(path, place, transport, CONNECTIONS, times=12, rate=rate)
+            for key, most in (("p50", None), ("p99", MOST_ADDED)):
+                added = (through[key] - direct[key]) * 1e3
+                note = f"{rate:.0f} requests/s; {_load()}"
+                figures.append(
+                    Figure(f"{key} added, {transport}", added, "ms", most=most, note=note)
+                )
+        return figures
+
+    def soak(self, minutes: float) -> list[Figure]:
+        """Memory at the end against memory after a tenth of the time, under a steady load."""
+        path = self._requests(0.1)
+        with agents.flowmark(self._sink, "http", self._folder) as agent:
+            began = time.monotonic()
+            early = 0
+            while (gone := time.monotonic() - began) < minutes * 60:
+                load.send(path, agent.http, "http", CONNECTIONS, times=4)
+                if not early and gone > minutes * 6:
+                    early = agent.resident()
+            late = agent.resident()
+        note = f"{early >> 20} MiB, then {late >> 20} MiB"
+        return [
+            Figure(f"memory after {minutes:g} min", late / early, "ratio", most=GROWTH, note=note)
+        ]
+
+    def _rivals(self) -> Iterator[tuple[str, Start]]:
+        rotel, stock = self._rotel, OPTIONS.otelcol
+        if rotel is not None:
+            yield "Rotel", lambda *given: agents.rotel(rotel, *given)
+            yield "Rotel with Python", lambda *given: agents.rotel(rotel, *given, processor=True)
+        if stock is not None:
+            yield "OpenTelemetry Collector", lambda *given: agents.otelcol(stock, *given)
+
+    def _cost(
+        self,
+        start: Start,
+        transport: str,
+        share: float,
+        *,
+        batch: int = load.BATCH,
+        count: int = DISTINCT,
+    ) -> float:
+        """Microseconds of processor time a span, once it is warm."""
+        path = self._requests(share, batch=batch, count=count)
+        times = TIMES if batch == load.BATCH else 1
+        with start(self._sink, transport, self._folder) as agent:
+            address = agent.address(transport)
+            load.send(path, address, transport, CONNECTIONS, times=WARM)
+            self._drained()
+            before = agent.seconds()
+            load.send(path, address, transport, CONNECTIONS, times=times)
+            self._drained()
+            return (agent.seconds() - before) / (times * count * batch) * _US
+
+    def _drained(self) -> None:
+        """Wait until nothing more arrives: some answer first and deliver later."""
+        last = -1
+        while (found := self._sink.received()) != last:
+            last = found
+            time.sleep(0.5)
+
+    def _requests(self, share: float, *, batch: int = load.BATCH, count: int = DISTINCT) -> Path:
+        path = self._folder / f"{share}-{batch}"
+        if not path.exists():
+            load.write(path, load.bodies(count, share, seed=7, batch=batch, more=MORE))
+        return path
+
+
+def _load() -> str:
+    return f"load {os.getloadavg()[0]:.1f}"
