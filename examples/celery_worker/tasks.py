@@ -1,9 +1,10 @@
 """A Celery task whose own retries are recorded by nothing but install and environment.
 
-Celery runs every retry as another execution of the task. Its instrumentation says on the span of
-each which try of which message it is, and that is read (docs/signals.md): the operation is the
-task, the group the message, the workflow the service and the run the trace. The task knows
-nothing of OpenTelemetry. The queue is a folder, which needs no broker.
+Celery runs every retry as another execution of the task. The adapter for Celery records each
+(docs/adapters.md): the operation is the task, the group and the run are the task's id, the
+workflow is the service. With opentelemetry-instrumentation-celery, as here, its spans are the
+attempts; without it the adapter has its own. The task knows nothing of OpenTelemetry. The queue
+is a folder, which needs no broker.
 
     pip install 'flowmark-otel[server]' celery requests opentelemetry-distro \
         opentelemetry-instrumentation-celery

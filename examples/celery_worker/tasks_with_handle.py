@@ -2,9 +2,9 @@
 
 The code that speaks to the CRM asks for the handle of the attempt it is in, and sends the same
 idempotency key with every try, in whichever execution, worker or process that is. A try that is
-repeated leaves the run open; the last one ends it. Since the task says what its tries are, what
-the instrumentation says of them is not read as well (FLOWMARK_SIGNALS). The queue is a folder,
-which needs no broker.
+repeated leaves the run open; the last one ends it. Since the task says what its tries are, the
+adapter for Celery does not, and what the instrumentation says of them is not read as well. The
+queue is a folder, which needs no broker.
 
     pip install 'flowmark-otel[server]' celery requests opentelemetry-distro \
         opentelemetry-instrumentation-celery
@@ -12,6 +12,7 @@ which needs no broker.
     python examples/crm.py                                 # in another
     cd examples/celery_worker
     export FLOWMARK_ENDPOINT=http://127.0.0.1:4318 FLOWMARK_SIGNALS=none
+    export OTEL_PYTHON_DISABLED_INSTRUMENTATIONS=flowmark_celery
     export OTEL_TRACES_EXPORTER=none OTEL_METRICS_EXPORTER=none OTEL_LOGS_EXPORTER=none
     opentelemetry-instrument celery -A tasks_with_handle worker --pool solo
     celery -A tasks_with_handle call tasks.sync --args '["customer-batch-42"]'     # in a third

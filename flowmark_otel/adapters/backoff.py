@@ -23,7 +23,7 @@ class BackoffInstrumentor(Adapter):
     """Records each try of functions that are decorated while it is on.
 
     A try that returned what the predicate of ``on_predicate`` takes for a failure has failed, with
-    the error code ``result_rejected``. The limit is ``max_tries``.
+    the error code ``result_rejected``. The limit is ``max_tries``, also where a function gives it.
     """
 
     requirement = "backoff >= 2.0.0"
@@ -49,10 +49,15 @@ class _Loop:
         self.tried: Try | None = None
         try:
             if not is_suppressed_now():
-                limit = max_tries if type(max_tries) is int else None
-                self._call = Call(function_name(target), limit)
+                self._call = Call(function_name(target))
+                self.allow(max_tries)
         except Exception as error:  # noqa: BLE001 - nothing of ours reaches the application
             failed_inside(error)
+
+    def allow(self, max_tries: object) -> None:
+        """What the policy allows, where it is a number."""
+        if self._call is not None and type(max_tries) is int:
+            self._call.allow(max_tries)
 
     def start(self) -> None:
         """Start the next try."""
@@ -64,6 +69,11 @@ class _Loop:
         tried, self.tried = self.tried, None
         if tried is not None:
             tried.end(error, code=names.ERROR_RESULT_REJECTED if rejected else None)
+
+
+def _current_loop() -> _Loop | None:
+    found = otel.get_value(_LOOP_KEY)
+    return found if isinstance(found, _Loop) else None
 
 
 def _making(adapter: Adapter, original: Any) -> Any:
@@ -80,6 +90,8 @@ def _making(adapter: Adapter, original: Any) -> Any:
             details["target"] = target  # handlers get the application's function, not ours
 
         given = {name: [put_back, *options[name]] for name in _HANDLERS}
+        if callable(options.get("max_tries")):
+            given["max_tries"] = _asking(options["max_tries"])
         retry = original(trying(target, judged=judged), wait_gen, judge, **{**options, **given})
         begin = functools.partial(_calling, adapter, target, options.get("max_tries"))
         return _around_async(retry, begin) if trying is _trying_async else _around(retry, begin)
@@ -119,20 +131,37 @@ def _around_async(retry: Any, begin: Any) -> Any:
     return called
 
 
+class _Trying:
+    """The block of one call of the target, where it is in a loop that is recorded.
+
+    A try that returned has completed, unless the predicate has still to say so (``judged``).
+    """
+
+    __slots__ = ("_judged", "_loop")
+
+    def __init__(self, *, judged: bool) -> None:
+        self._judged = judged
+        self._loop = _current_loop()
+
+    def __enter__(self) -> None:
+        if self._loop is not None:
+            self._loop.start()
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        loop = self._loop
+        if loop is None:
+            return
+        if error is not None or not self._judged:
+            loop.end(error)
+        elif loop.tried is not None:
+            loop.tried.leave()
+
+
 def _trying(target: Any, *, judged: bool) -> Any:
     @functools.wraps(target)
     def tried(*args: Any, **kwargs: Any) -> Any:
-        loop = otel.get_value(_LOOP_KEY)
-        if not isinstance(loop, _Loop):
+        with _Trying(judged=judged):
             return target(*args, **kwargs)
-        loop.start()
-        try:
-            found = target(*args, **kwargs)
-        except BaseException as error:
-            loop.end(error)
-            raise
-        _returned(loop, judged=judged)
-        return found
 
     return tried
 
@@ -140,27 +169,24 @@ def _trying(target: Any, *, judged: bool) -> Any:
 def _trying_async(target: Any, *, judged: bool) -> Any:
     @functools.wraps(target)
     async def tried(*args: Any, **kwargs: Any) -> Any:
-        loop = otel.get_value(_LOOP_KEY)
-        if not isinstance(loop, _Loop):
+        with _Trying(judged=judged):
             return await target(*args, **kwargs)
-        loop.start()
-        try:
-            found = await target(*args, **kwargs)
-        except BaseException as error:
-            loop.end(error)
-            raise
-        _returned(loop, judged=judged)
-        return found
 
     return tried
 
 
-def _returned(loop: _Loop, *, judged: bool) -> None:
-    """A try that returned has completed, unless the predicate has still to say so."""
-    if not judged:
-        loop.end()
-    elif loop.tried is not None:
-        loop.tried.leave()
+def _asking(max_tries: Any) -> Any:
+    """The application's function for the limit, which backoff asks at each call."""
+
+    @functools.wraps(max_tries, updated=())
+    def asked(*args: Any, **kwargs: Any) -> Any:
+        found = max_tries(*args, **kwargs)
+        loop = _current_loop()
+        if loop is not None:
+            loop.allow(found)
+        return found
+
+    return asked
 
 
 def _judging(predicate: Any) -> Any:
@@ -168,13 +194,13 @@ def _judging(predicate: Any) -> Any:
 
     @functools.wraps(predicate, updated=())
     def judged(found: Any) -> Any:
-        loop = otel.get_value(_LOOP_KEY)
+        loop = _current_loop()
         rejected = False
         try:
             verdict = predicate(found)
             rejected = bool(verdict)
         finally:
-            if isinstance(loop, _Loop):
+            if loop is not None:
                 loop.end(rejected=rejected)
         return verdict
 

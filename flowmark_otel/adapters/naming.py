@@ -54,7 +54,7 @@ def function_name(function: object) -> str:
         function = type(function)
         qualified = function.__qualname__
     module = getattr(function, "__module__", None)
-    return _joined(module if isinstance(module, str) else "", qualified)
+    return joined_name(module if isinstance(module, str) else "", qualified)
 
 
 def calling_function(*libraries: str) -> str:
@@ -72,7 +72,7 @@ def calling_function(*libraries: str) -> str:
             return names.UNKNOWN_NAME
         frame = frame.f_back
     code = frame.f_code
-    return _joined(module, getattr(code, "co_qualname", code.co_name))
+    return joined_name(module, getattr(code, "co_qualname", code.co_name))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -92,5 +92,6 @@ def connection_name(host: str) -> str:
 
 
 @functools.lru_cache(maxsize=1024)
-def _joined(module: str, qualified: str) -> str:
+def joined_name(module: str, qualified: str) -> str:
+    """Two parts of a name, joined by a dot; at most 200 characters."""
     return clean_default(f"{module}.{qualified}" if module else qualified)[0]

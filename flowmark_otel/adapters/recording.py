@@ -60,6 +60,10 @@ def _has_run(context: Context) -> bool:
     """Whether spans that start here share a run without being told: of a trace, or of baggage."""
     if _SPAN_KEY in context and trace.get_current_span(context).get_span_context().is_valid:
         return True
+    return _is_told_run(context)
+
+
+def _is_told_run(context: Context) -> bool:
     return "baggage" in givers and baggage.get_baggage(names.RUN_ID, context) is not None
 
 
@@ -74,12 +78,19 @@ class Call:
     """One call that is retried: what its tries share.
 
     ``name``: of the operation, unless the caller gives one. ``limit``: attempts allowed in total,
-    None where the policy does not say. ``group_id``: the library's own where it has a real one.
+    None where the policy does not say. ``group_id``: the library's own where it has a real one;
+    so ``run_id``, which is the run's where no workflow is active.
     """
 
     __slots__ = ("given", "name", "own_run", "shared")
 
-    def __init__(self, name: str, limit: int | None = None, group_id: str | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        limit: int | None = None,
+        group_id: str | None = None,
+        run_id: str | None = None,
+    ) -> None:
         current = _current()
         group = f"{_ids.getrandbits(_BITS):032x}" if group_id is None else group_id
         self.given = NAME_KEY in current
@@ -88,20 +99,24 @@ class Call:
         self.name = name
         self.own_run = False
         shared: dict[str, str | int] = {}
-        workflow, run_id = current.get(WORKFLOW_KEY), current.get(RUN_ID_KEY)
+        workflow, active = current.get(WORKFLOW_KEY), current.get(RUN_ID_KEY)
         if workflow is not None:
             shared[names.WORKFLOW_NAME] = cast("str", workflow)
-        if run_id is not None:
-            shared[names.RUN_ID] = cast("str", run_id)
-        elif not _has_run(current):  # one id is enough for what is one call
+        if active is not None:
+            shared[names.RUN_ID] = cast("str", active)
+        elif not (_is_told_run(current) if run_id else _has_run(current)):
             self.own_run = True
-            shared[names.RUN_ID] = group
+            shared[names.RUN_ID] = run_id or group  # one id is enough for what is one call
             givers.add("context")
         shared[names.OPERATION_NAME] = name
         shared[names.ATTEMPT_GROUP_ID] = group
-        if type(limit) is int and limit > 0:  # a library takes what it is given
-            shared[names.ATTEMPT_LIMIT] = limit
         self.shared = shared
+        self.allow(limit)
+
+    def allow(self, limit: int | None) -> None:
+        """What the tries that are started from now on say of the attempts allowed in total."""
+        if type(limit) is int and limit > 0:  # a library takes what it is given
+            self.shared[names.ATTEMPT_LIMIT] = limit
 
     def start(self, number: int, parent: Span | None = None) -> Try | None:
         """Start a try, numbered from 1, and make its span current; None if that went wrong.

@@ -158,7 +158,7 @@ def test_celery_needs_no_line_of_code(serving: Serving, crm_url: str, tmp_path: 
     told = {taken: ["failed", "completed"], lost: ["failed", "failed", "failed"]}
     for group, statuses in told.items():
         [run] = recorded.runs(q=group)
-        assert (run["workflow"], run["status"]) == ("crm-sync", "unknown")
+        assert (run["workflow"], run["run_id"], run["status"]) == ("crm-sync", group, "unknown")
         found = recorded.attempts(run)
         assert {attempt[:2] for attempt in found} == {("tasks.sync", group)}
         assert [attempt[2] for attempt in found] == list(range(1, len(statuses) + 1))
@@ -168,7 +168,8 @@ def test_celery_needs_no_line_of_code(serving: Serving, crm_url: str, tmp_path: 
 def test_celery_with_the_handle(serving: Serving, crm_url: str, tmp_path: Path) -> None:
     """A26, A14, B3: each execution continues the run, with one key; the last one ends it."""
     name = "tasks_with_handle"
-    taken, lost = celery(name, serving, crm_url, tmp_path, FLOWMARK_SIGNALS="none")
+    alone = {"FLOWMARK_SIGNALS": "none", "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "flowmark_celery"}
+    taken, lost = celery(name, serving, crm_url, tmp_path, **alone)
     run = told_whole(serving, taken, name)
     assert (run["workflow"], run["defaulted"], len(run["ends"])) == ("crm.sync", [], 1)
     assert run["result"] == {"keys": 1}

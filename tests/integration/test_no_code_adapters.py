@@ -50,6 +50,21 @@ def push_to_crm():
 push_to_crm()
 """
 
+BOTOCORE: Final = """
+import os
+import botocore.session
+from botocore.config import Config
+
+store = botocore.session.Session().create_client(
+    "s3", region_name="eu-north-1", endpoint_url=os.environ["CRM"],
+    aws_access_key_id="a", aws_secret_access_key="b",
+    config=Config(retries={"mode": "standard"}, s3={"addressing_style": "path"}),
+)
+store.get_object(Bucket="b", Key="k")
+"""
+
+HEADERS: Final = "OTEL_INSTRUMENTATION_HTTP_CAPTURE_HEADERS_CLIENT_REQUEST"
+
 REQUESTS: Final = """
 import os
 import requests
@@ -147,6 +162,21 @@ def test_a_try_counts_once_in_every_combination(
     assert {name for name, _, _ in attempts} == {"__main__.push_to_crm"}
     assert recorded.operations(found) == [("__main__.push_to_crm", "failed")] * 2 + [
         ("__main__.push_to_crm", "completed")
+    ]
+
+
+def test_a_send_of_botocore_counts_once(serving: Serving, crm: Answering, tmp_path: Path) -> None:
+    """E3, issue 8: beside botocore's instrumentation, with the headers that a signal reads kept."""
+    told = stock_exporter(serving) | {"CRM": crm.endpoint, HEADERS: "amz-sdk-.*"}
+    env = environment(tmp_path, serving, **quiet(**told))
+    run(tmp_path, BOTOCORE, env, INSTRUMENT)
+    recorded = Recorded(serving)
+    [found] = recorded.runs()
+    group = crm.received[0].headers["amz-sdk-invocation-id"]
+    assert recorded.attempts(found) == [
+        ("S3.GetObject", group, 1, "failed", "503"),
+        ("S3.GetObject", group, 2, "failed", "503"),
+        ("S3.GetObject", group, 3, "completed", None),
     ]
 
 

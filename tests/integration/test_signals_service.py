@@ -19,10 +19,11 @@ from tests.support.instrumented import (
     needs_entry_points,
     run_instrumented,
 )
-from tests.support.programs import ALL_LOADED
+from tests.support.programs import ALL_LOADED, entry_points_of
 from tests.support.serving import Serving
 
 SERVICE: Final = """
+import os
 from celery import Celery
 
 app = Celery("tasks", broker="filesystem://", backend="file://results")
@@ -33,6 +34,8 @@ app.conf.broker_transport_options = {
 
 @app.task(bind=True)
 def fetch(self):
+    with open("processes", "a") as file:
+        print(os.getpid(), file=file)
     if self.request.retries < 2:
         raise self.retry(exc=ConnectionError("refused"), countdown=0, max_retries=3)
     return self.request.retries
@@ -46,10 +49,11 @@ print(fetch.delay().get(timeout=40))
 """
 _SECONDS: Final = 30
 _EXPECTED: Final = [
-    ("tasks.fetch", 1, "failed", "observed"),
-    ("tasks.fetch", 2, "failed", "observed"),
-    ("tasks.fetch", 3, "completed", "observed"),
+    ("tasks.fetch", 1, "failed"),
+    ("tasks.fetch", 2, "failed"),
+    ("tasks.fetch", 3, "completed"),
 ]
+_SIGNAL: Final = {"OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "flowmark_celery"}
 
 
 @pytest.fixture
@@ -60,9 +64,13 @@ def serving(tmp_path: Path) -> Iterator[Serving]:
 
 
 @contextmanager
-def worker(folder: Path, env: dict[str, str]) -> Iterator[None]:
+def worker(folder: Path, env: dict[str, str], *options: str) -> Iterator[None]:
     """The service's worker, as it is started without us, until it has ended by itself."""
-    command = [sys.executable, "-m", "celery", "-A", "tasks", "worker", "--pool=solo"]
+    for each in ("queue", "control", "results"):
+        (folder / each).mkdir()
+    (folder / "tasks.py").write_text(SERVICE)
+    command = [sys.executable, "-m", "celery", "-A", "tasks", "worker"]
+    command += options or ("--pool=solo",)
     command += ["--without-gossip", "--without-mingle", "--without-heartbeat"]
     log = folder / "worker.log"
     with log.open("wb") as output:
@@ -93,30 +101,71 @@ def ours(serving: Serving) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("stocked", "processed", "duplicates"),
-    [(True, False, 0), (False, True, 0), (True, True, 6)],
-    ids=["stock exporter alone", "our processor alone", "both"],
+    ("stocked", "processed", "loaded", "duplicates"),
+    [
+        pytest.param(True, False, ALL_LOADED, 0, id="stock exporter alone"),
+        pytest.param(False, True, _SIGNAL, 0, id="our processor alone"),
+        pytest.param(True, True, _SIGNAL, 6, id="both"),
+        pytest.param(True, True, ALL_LOADED, 6, id="both, and the adapter"),
+    ],
 )
 def test_retries_are_shown_once(
-    serving: Serving, tmp_path: Path, *, stocked: bool, processed: bool, duplicates: int
+    serving: Serving,
+    tmp_path: Path,
+    *,
+    stocked: bool,
+    processed: bool,
+    loaded: dict[str, str],
+    duplicates: int,
 ) -> None:
-    """D2, E3, A8: tries of a task in another process, shown once whoever reads the signal."""
+    """D2, E3, A8: tries of a task in another process, shown once whoever reads the signal.
+
+    The adapter makes the instrumentation's spans attempts by their own keys, with the errors.
+    """
     if processed:
         needs_entry_points()
-    for folder in ("queue", "control", "results"):
-        (tmp_path / folder).mkdir()
-    (tmp_path / "tasks.py").write_text(SERVICE)
     told = (stock(serving) if stocked else {}) | (ours(serving) if processed else {})
-    env = environment(**ALL_LOADED, **told)
+    found = entry_points_of(tmp_path)  # of this tree, which may not be the one installed
+    env = environment(**loaded, **told, PYTHONPATH=found)
     with worker(tmp_path, env):
         assert run_instrumented(CALL, tmp_path, env) == "2\n"
     key = serving.keys[1]
     [run] = serving.get("/runs", key)["items"]
     [group] = serving.get(f"/runs/{run['key']}/attempts", key)["items"]
     assert [
-        (group["operation"], attempt["number"], attempt["status"], attempt["kind"])
-        for attempt in group["attempts"]
+        (group["operation"], attempt["number"], attempt["status"]) for attempt in group["attempts"]
     ] == _EXPECTED
+    adapted = processed and loaded is ALL_LOADED
+    assert {attempt["kind"] for attempt in group["attempts"]} == {
+        "reported" if adapted else "observed"
+    }
+    assert (run["run_id"] == group["group_id"]) is adapted
+    errors = [attempt["error"] and attempt["error"]["code"] for attempt in group["attempts"]]
+    assert errors == (["ConnectionError"] * 2 if adapted else [None] * 2) + [None]
     assert group["verdict"] == "after_retry"
     counted = {row["state"]: row["count"] for row in serving.get("/ingest", key)["events"]}
     assert counted == {names.STORED: 6} | ({names.DUPLICATE: duplicates} if duplicates else {})
+
+
+def test_each_try_in_a_process_of_its_own(serving: Serving, tmp_path: Path) -> None:
+    """E1, E3: the task id groups what three processes did, none of which was told to flush.
+
+    By the adapter alone: Celery's instrumentation is not there.
+    """
+    env = environment(
+        **ours(serving),
+        PYTHONPATH=entry_points_of(tmp_path),
+        FLOWMARK_SPOOL_DIR=str(tmp_path / "spool"),
+        OTEL_PYTHON_DISABLED_INSTRUMENTATIONS="celery",
+    )
+    options = ("--pool=prefork", "--concurrency=1", "--max-tasks-per-child=1")
+    with worker(tmp_path, env, *options):
+        assert run_instrumented(CALL, tmp_path, env) == "2\n"
+    assert len(set((tmp_path / "processes").read_text().split())) == len(_EXPECTED)
+    run_instrumented("import flowmark_otel\nflowmark_otel.flush()\n", tmp_path, env)
+    key = serving.keys[1]
+    [run] = serving.get("/runs", key)["items"]
+    [group] = serving.get(f"/runs/{run['key']}/attempts", key)["items"]
+    found = [(group["operation"], each["number"], each["status"]) for each in group["attempts"]]
+    assert found == _EXPECTED
+    assert run["run_id"] == group["group_id"]

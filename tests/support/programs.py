@@ -12,7 +12,9 @@ from typing import Any, Final
 from tests.support.serving import Serving
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-NOT_LOADED: Final = {"OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "asgi,celery,django,fastapi"}
+NOT_LOADED: Final = {
+    "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "asgi,celery,django,fastapi,flowmark_celery"
+}
 """What programs without these frameworks need not load: it takes longer than they do."""
 
 ALL_LOADED: Final = dict.fromkeys(NOT_LOADED, "")
@@ -33,11 +35,16 @@ def environment(folder: Path, backend: Serving | None, **more: str) -> dict[str,
         if not name.startswith(("OTEL_", "FLOWMARK_"))
     }
     own |= NOT_LOADED
-    own["PYTHONPATH"] = os.pathsep.join([str(_installed(folder)), str(ROOT)])
+    own["PYTHONPATH"] = entry_points_of(folder)
     if backend is not None:
         own["FLOWMARK_ENDPOINT"] = backend.endpoint
         own["FLOWMARK_API_KEY"] = backend.keys[0]
     return {**own, **more}
+
+
+def entry_points_of(folder: Path) -> str:
+    """The path on which this tree is importable, and its entry points are found (``folder``)."""
+    return os.pathsep.join([str(_installed(folder)), str(ROOT)])
 
 
 def run(

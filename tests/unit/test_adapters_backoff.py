@@ -48,6 +48,23 @@ def test_on_exception(recorded: Adapted) -> None:
     assert {dict(span.attributes or {})["flowmark.attempt.limit"] for span in recorded.spans} == {4}
 
 
+@pytest.mark.parametrize("limit", [4, lambda: 4])
+async def test_the_limit(recorded: Adapted, limit: Any) -> None:
+    """E3: how many tries are allowed is said by each, also where backoff asks a function."""
+    push = third_time()
+
+    @backoff.on_exception(backoff.constant, ValueError, max_tries=limit, **FAST)
+    async def push_async() -> int:
+        return push()
+
+    assert backoff.on_exception(backoff.constant, ValueError, max_tries=limit, **FAST)(
+        third_time()
+    )()
+    assert await push_async() == 3
+    said = [(span.attributes or {}).get("flowmark.attempt.limit") for span in recorded.spans]
+    assert said == [4] * 6
+
+
 async def test_coroutine_functions(recorded: Adapted) -> None:
     """E3: the same where it is awaited; calls at once are groups of their own."""
 
