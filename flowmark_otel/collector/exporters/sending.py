@@ -42,7 +42,7 @@ def sender_of(options: Remote, *, gzip: bool = False) -> Sender:
 
 
 def start(sender: Sender) -> None:
-    """Start the sender of a node. Raises ConfigurationError, which names it."""
+    """Start the sender of a node. Raises ConfigurationError."""
     try:
         sender.start()
     except OSError as error:  # ssl.SSLError among them
