@@ -37,6 +37,8 @@ from tests.support.payloads import JSON, as_json, request, span
 from tests.support.serving import Asking, Serving
 from tests.support.spooling import segments
 
+pytestmark = pytest.mark.timeout(180)  # up to six processes begin one after the other
+
 NOWHERE: Final = "127.0.0.1:9"
 
 
@@ -83,7 +85,6 @@ def away(store: Path, folder: Path) -> Iterator[tuple[Chaos, Process, dict[str, 
                 yield proxy, collector, file
 
 
-@pytest.mark.timeout(180)  # six processes begin in it, one after the other
 def test_what_was_in_custody_survives_kills(tmp_path: Path) -> None:
     """Row 2, I1, I8: killed with a full spool, and again while it recovers: all of it is stored.
 
@@ -162,7 +163,6 @@ def test_an_orderly_end_under_load_loses_nothing(tmp_path: Path, on_spool: bool)
     assert set(answered) <= known
 
 
-@pytest.mark.timeout(180)  # as above
 @pytest.mark.parametrize("on_spool", [False, True])
 def test_killed_under_load_the_ledger_holds(tmp_path: Path, on_spool: bool) -> None:  # noqa: FBT001
     """Row 2, I1 to I4: a collector is killed while an SDK sends: what it counts is what is stored.
