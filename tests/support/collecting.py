@@ -136,15 +136,22 @@ class Process(NamedTuple):
 
 
 @contextmanager
-def process(config: Mapping[str, object], folder: Path) -> Iterator[Process]:
-    """``flowmark-otel collect``, killed at the end if it still lives."""
+def process(
+    config: Mapping[str, object], folder: Path, env: Mapping[str, str] | None = None
+) -> Iterator[Process]:
+    """``flowmark-otel collect``, killed at the end if it still lives; ``env`` is added to ours."""
     path = folder / "collector.yaml"
     path.write_text(yaml.safe_dump(dict(config)))
     command = [sys.executable, "-m", "flowmark_otel.cli", "collect", "--config", str(path)]
     with (
         (folder / "collector.log").open("ab") as log,
         subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=log, text=True, cwd=ROOT
+            command,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, **(env or {})},
         ) as running,
     ):
         try:
