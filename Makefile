@@ -12,7 +12,7 @@ ROOT := $(filter 0,$(shell id -u))
 # What tests use beside Python, as package:program.
 SYSTEM := chromium:chromium postgresql:psql nginx:nginx haproxy:haproxy nodejs:node npm:npm \
     fiu-utils:fiu-run openssl:openssl prometheus:promtool sqlite3:sqlite3 \
-    default-jdk-headless:javac maven:mvn \
+    default-jdk-headless:javac maven:mvn python3-dev:python3-config \
     curl:curl systemd:systemd-analyze
 
 .PHONY: demo test deps bench lint proto screenshots docs versions faults fuzz

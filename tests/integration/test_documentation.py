@@ -25,6 +25,7 @@ BIN: Final = Path(sys.executable).parent
 TEST_README: Final = "tests/integration/test_readme.py runs it and looks at what came of it"
 TEST_LANGUAGES: Final = "a part of an example, held to it by tests/integration/test_languages.py"
 TEST_COLLECTOR: Final = "tests/integration/test_collector_readme.py runs it with other ports"
+TEST_REPLICAS: Final = "fixed ports; tests/integration/test_replicas.py runs all with others"
 TEST_DEPLOY: Final = "needs a container engine; tests/integration/test_deploy.py checks the files"
 KEYS_CREATE: Final = (
     "flowmark-otel keys create --db sqlite:////var/lib/flowmark-otel/flowmark.db"
@@ -69,6 +70,11 @@ ELSEWHERE: Final = {
     ): "files that only a collector has; tests/integration/test_cli_replay.py runs the command",
     ("collector/otelcol/README.md", "make otelcol"): (
         "builds for minutes; tests/integration/test_stock_collector.py builds and runs the same"
+    ),
+    ("collector/replicas/README.md", "pip install '.[server,postgres,collector]'"): TEST_REPLICAS,
+    ("collector/replicas/README.md", "export FLOWMARK_API_KEY=fmk_…"): TEST_REPLICAS,
+    ("collector/rotel/README.md", "python3.11 -m venv /opt/rotel"): (
+        "fixed paths and ports; tests/integration/test_rotel.py runs the agent with others"
     ),
     ("deploy/README.md", "docker build --file deploy/Dockerfile --tag flowmark-otel ."): (
         TEST_DEPLOY
