@@ -6,10 +6,10 @@ from typing import Final, NamedTuple
 
 from flowmark_otel import names
 from flowmark_otel.annotate.options import plain, type_name
-from flowmark_otel.fold.redact import redact_text
 from flowmark_otel.model import ObservedAttempt, Value
 from flowmark_otel.validate import OBSERVED_RULES, BrokenRule
 from flowmark_otel.validate.rules import found, nanoseconds
+from flowmark_otel.validate.secrets import redact_text
 
 _MAX_MESSAGE: Final = 1024
 

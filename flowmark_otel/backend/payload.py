@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from flowmark_otel import names
-from flowmark_otel.fold.redact import redact_result, redact_text, served_idempotency_key
+from flowmark_otel.fold.redact import redact_result, served_idempotency_key
+from flowmark_otel.validate.secrets import redact_text
 
 MAX_KEYS: Final = 64
 MAX_TEXT: Final = 1024

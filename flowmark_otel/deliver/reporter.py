@@ -11,6 +11,7 @@ from typing import Final
 from flowmark_otel import names
 from flowmark_otel.clock import Clock
 from flowmark_otel.model import Diagnostic
+from flowmark_otel.validate.secrets import redact_text
 
 QUIET_SECONDS: Final = 60.0
 """How long a cause that has no end of its own is not logged again."""
@@ -76,7 +77,8 @@ class Reporter:
             return  # a callback hangs: whoever runs it goes on when it ends
         try:
             while self._waiting:
-                diagnostic, once = self._waiting.popleft()
+                given, once = self._waiting.popleft()
+                diagnostic = given._replace(message=redact_text(given.message))
                 if once or self._is_due(diagnostic.code):
                     self._write(diagnostic)
                 self._call(diagnostic)

@@ -13,7 +13,6 @@ from flowmark_otel.fold.observed import fold_observed
 from flowmark_otel.fold.redact import (
     clean_error_type,
     redact_result,
-    redact_text,
     served_idempotency_key,
 )
 from flowmark_otel.model import Envelope, Refused, Span, Value, event_id
@@ -28,6 +27,7 @@ from flowmark_otel.validate import (
     self_reference,
     shown_key,
 )
+from flowmark_otel.validate.secrets import redact_text
 
 
 def fold_span(span: Span) -> list[Envelope | Refused]:

@@ -13,34 +13,9 @@ from typing import Final
 from flowmark_otel import names
 from flowmark_otel.model import MAX_CODE, Value
 from flowmark_otel.validate import clean_default
-
-_SECRET_KEY: Final = re.compile(
-    r"passw(?:or)?d|passphrase|secret|token|api_?key|access_?key|private_?key|credential"
-    r"|authorization|cookie|session_?id",
-)
-
-_SECRET_VALUE: Final = re.compile(
-    r"""
-      eyJ[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]*       # JSON web tokens
-    | \b(?:AKIA|ASIA)[A-Z0-9]{16}\b                                 # AWS access key ids
-    | -----BEGIN\ [A-Z ]*PRIVATE\ KEY-----(?:.*?-----END\ [A-Z ]*PRIVATE\ KEY-----|.*)
-    | \bfmk_[A-Za-z0-9-]+_[A-Za-z0-9_-]{8,}                         # our own keys
-    | \bBearer\ +[A-Za-z0-9._~+/=-]{8,}
-    """,
-    re.VERBOSE | re.DOTALL,
-)
+from flowmark_otel.validate.secrets import is_secret_name, redact_text
 
 _SERVED: Final = re.compile(r"sha256:[0-9a-f]{16}")
-
-
-def redact_text(text: str) -> str:
-    """``text`` with the secrets that the built-in detectors find replaced."""
-    if len(text) < _SHORTEST_SECRET:
-        return text
-    return _SECRET_VALUE.sub(names.REDACTED, text)
-
-
-_SHORTEST_SECRET: Final = 12
 
 
 def clean_error_type(value: object) -> tuple[str, bool]:
@@ -57,7 +32,7 @@ def redact_result(key: str, value: Value) -> Value:
     """A result as it is served; ``key`` is the whole attribute key."""
     if not isinstance(value, str):
         return value
-    if _SECRET_KEY.search(key, len(names.RUN_RESULT_PREFIX)):
+    if is_secret_name(key, len(names.RUN_RESULT_PREFIX)):
         return names.REDACTED
     return redact_text(value)
 

@@ -2,7 +2,7 @@
 
 ``time``, ``level``, ``event`` and the event's own fields; what a library logs is event ``library``
 with its text in ``message``. Everything is ASCII, so no value ends a line or moves a terminal, and
-nothing that looks like a key of ours is ever written.
+nothing that looks like a secret is ever written.
 
 A line is written for what an operator has to know or do, once when it begins and once when it ends;
 never for a request: those are counted.
@@ -17,6 +17,8 @@ import sys
 import traceback
 from datetime import datetime, timezone
 from typing import Final, TextIO
+
+from flowmark_otel.validate.secrets import redact_text
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 
@@ -93,5 +95,5 @@ def _kept(value: object) -> object:
         return value if value == value and abs(value) != float("inf") else str(value)  # noqa: PLR0124  NaN
     if isinstance(value, (list, tuple)):
         return [_kept(each) for each in value]
-    text = _BEARER.sub(r"\1[redacted]", _KEY.sub("fmk_[redacted]", str(value)))
+    text = redact_text(_BEARER.sub(r"\1[redacted]", _KEY.sub("fmk_[redacted]", str(value))))
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

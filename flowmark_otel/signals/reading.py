@@ -11,6 +11,7 @@ from flowmark_otel.model import Span
 from flowmark_otel.signals.convention import Convention, Keys
 from flowmark_otel.signals.values import is_true, number_of, text_of
 from flowmark_otel.validate import RULES, BrokenRule, shown_key
+from flowmark_otel.validate.secrets import redact_text
 
 
 class Attempt(NamedTuple):
@@ -210,7 +211,7 @@ def _taken(pattern: str, text: str) -> tuple[str, int | None]:
     """The count, and the limit if there is one, out of a text."""
     found = re.fullmatch(pattern, text)
     if found is None:
-        msg = f"is the string {text[:24]!r}, which says no number"
+        msg = f"is the string {redact_text(text)[:24]!r}, which says no number"
         raise BrokenRule(msg)
     limit = found.groupdict().get("limit")
     return found["number"], None if limit is None else int(limit)

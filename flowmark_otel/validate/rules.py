@@ -23,6 +23,7 @@ from flowmark_otel.model import (
     Misshapen,
     Value,
 )
+from flowmark_otel.validate.secrets import redact_text
 
 
 class BrokenRule(Exception):
@@ -90,7 +91,7 @@ def found(value: object) -> str:
     if isinstance(value, bool):
         return f"is the bool {str(value).lower()}"
     if isinstance(value, str):
-        value = str.__str__(value)
+        value = redact_text(str.__str__(value))  # before it is cut: half a secret looks like none
         shown = value if len(value) <= _SHOWN else value[:_SHOWN] + "…"
         return f"is the string {shown!r}"
     if isinstance(value, int):

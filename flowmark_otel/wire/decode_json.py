@@ -18,6 +18,7 @@ from flowmark_otel import names
 from flowmark_otel.errors import Unparsable
 from flowmark_otel.model import LogRecord, Misshapen, Refused, Resource, Span, SpanEvent
 from flowmark_otel.signals import NO_SIGNALS, Signals
+from flowmark_otel.validate.secrets import redact_text
 from flowmark_otel.wire.budget import Budget, OverBudgetError, admit_json
 
 
@@ -247,7 +248,7 @@ def _failed(item: dict[str, Any]) -> bool:
         return code == _ERROR
     if isinstance(code, str) and code in _ERROR_CODES:
         return _ERROR_CODES[code]
-    msg = f"status.code is {str(code)[:24]!r}; set 0, 1 or 2"
+    msg = f"status.code is {redact_text(str(code))[:24]!r}; set 0, 1 or 2"
     raise _WrongShapeError(msg)
 
 

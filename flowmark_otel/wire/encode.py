@@ -12,6 +12,7 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from flowmark_otel import names
 from flowmark_otel.model import Envelope
+from flowmark_otel.validate.secrets import redact_resource
 from flowmark_otel.wire.records import FRAMES, encode_record, sized
 
 _FIRST: Final = b"\x0a"  # resource group of a request, resource of a group, scope of a scope group
@@ -40,7 +41,7 @@ def encode_framed(
 ) -> bytes:
     """As ``encode_logs`` in protobuf, of records that are written already, each in its frame."""
     resource = Resource()
-    for key, value in resource_attributes.items():
+    for key, value in redact_resource(resource_attributes).items():
         _set(resource.attributes.add(key=key).value, value)
     scope = InstrumentationScope(name=names.SCOPE, version=scope_version)
     scoped = sized(b"".join((_FIRST, sized(scope.SerializeToString()), *framed)))
@@ -86,7 +87,8 @@ def _encode_json(
         for envelope in envelopes
     ]
     resource = [
-        {"key": key, "value": _json_value(value)} for key, value in resource_attributes.items()
+        {"key": key, "value": _json_value(value)}
+        for key, value in redact_resource(resource_attributes).items()
     ]
     scope = {"name": names.SCOPE, "version": scope_version}
     document = {

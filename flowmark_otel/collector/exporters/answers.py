@@ -13,7 +13,7 @@ from flowmark_otel.deliver.limits import Limits
 from flowmark_otel.deliver.policy import GiveUp, Halve, Judge, Try, Wait, decide, encoding_of
 from flowmark_otel.deliver.transport import Answer, NoAnswer
 from flowmark_otel.errors import Unparsable
-from flowmark_otel.fold.redact import redact_text
+from flowmark_otel.validate.secrets import redact_text
 from flowmark_otel.wire import receipt
 
 _SUCCESSES: Final = range(200, 300)

@@ -11,9 +11,10 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, SeverityNumber
 
 from flowmark_otel import names
+from flowmark_otel.collector.exporters.inputs import without_secrets
 from flowmark_otel.collector.payload import Events, Letter, Letters, Payload, Telemetry
 from flowmark_otel.errors import RequestError
-from flowmark_otel.fold.redact import redact_text
+from flowmark_otel.validate.secrets import redact_text
 from flowmark_otel.wire.decode_json import load_object
 from flowmark_otel.wire.encode import encode_logs
 from flowmark_otel.wire.transcode import dumps, to_json
@@ -43,7 +44,7 @@ def lines_of(payload: Payload) -> bytes:
 def letter_line(letter: Letter) -> bytes:
     """A dead letter as one line of JSON in ASCII, without its end.
 
-    ``input`` is the OTLP/JSON request of what failed; secrets in the message are redacted.
+    ``input`` is the OTLP/JSON request of what failed, untouched but for secrets.
     """
     head = dumps(
         {
@@ -54,7 +55,8 @@ def letter_line(letter: Letter) -> bytes:
             names.FAILURE_NODE: letter.node,
         }
     )
-    return b'%b,"%b":%b}' % (head[:-1], names.LETTER_INPUT.encode(), _as_json(letter.input))
+    held = dumps(without_secrets(load_object(_as_json(letter.input))))
+    return b'%b,"%b":%b}' % (head[:-1], names.LETTER_INPUT.encode(), held)
 
 
 def _as_json(request: Telemetry) -> bytes:

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from flowmark_otel import names
 from flowmark_otel.model import Envelope
+from flowmark_otel.validate.secrets import redact_resource
 
 VERSION: Final = 1
 
@@ -32,8 +33,8 @@ class Unreadable(ValueError):
 
 
 def encode_resource(attributes: Mapping[str, object]) -> bytes:
-    """The beginning of a payload, the same for all events of one resource."""
-    text = _TO_JSON({key: _plain(value) for key, value in attributes.items()})
+    """The beginning of a payload, the same for all events of one resource; without secrets."""
+    text = _TO_JSON({key: _plain(value) for key, value in redact_resource(attributes).items()})
     content = text.encode("utf-8", "surrogatepass")
     return _PREFIX.pack(VERSION, len(content)) + content
 
