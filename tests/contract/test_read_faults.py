@@ -100,12 +100,12 @@ async def test_a_session_outlives_keys_that_cannot_be_read(
         await browser.post("/login", data={"key": key}, headers=own)
         run(store, "ALTER TABLE keys RENAME TO lost")
         monkeypatch.setattr("flowmark_otel.backend.keys.REMEMBERED_SECONDS", 0)
-        for path in ("/runs", "/runs.json"):
+        for path in ("/p/default/runs", "/p/default/runs.json"):
             answer = await browser.get(path)
             assert answer.status_code == HTTPStatus.SERVICE_UNAVAILABLE
             assert "no such table: keys" in answer.text
         run(store, "ALTER TABLE lost RENAME TO keys")
-        assert (await browser.get("/runs")).status_code == HTTPStatus.OK
+        assert (await browser.get("/p/default/runs")).status_code == HTTPStatus.OK
 
 
 def test_all_readers_at_once_is_a_matter_of_time(store: Store) -> None:

@@ -199,7 +199,7 @@ def test_a_signal_handler_may_record_and_flush() -> None:
             struck += 1
             delivery.record(*late)
             if struck % 20 == 0:
-                flushed.append(delivery.try_flush(20))
+                flushed.append(delivery.try_flush(60))
 
         made, late = attempts(1, 1), attempts(2, 2)
         before = signal.signal(signal.SIGVTALRM, handle)

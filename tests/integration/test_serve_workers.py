@@ -101,7 +101,9 @@ def test_a_session_holds_whichever_worker_answers(fleet: Fleet) -> None:
 def _page(url: str, cookies: dict[str, str]) -> int:
     """The status of the runs page on a connection of its own; 0 where that met a dead worker."""
     try:
-        answer = requests.get(f"{url}/runs", cookies=cookies, timeout=30, allow_redirects=False)
+        answer = requests.get(
+            f"{url}/p/default/runs", cookies=cookies, timeout=30, allow_redirects=False
+        )
     except requests.ConnectionError:
         return 0
     return answer.status_code

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Connection, func, select
 
 from flowmark_otel import names
-from flowmark_otel.backend import audit, deletion
+from flowmark_otel.backend import audit, deletion, removal
 from flowmark_otel.backend.deletion import Deleter
 from flowmark_otel.backend.holding import Limits
 from flowmark_otel.backend.read import NotFound, Reader
@@ -164,7 +164,7 @@ def test_a_workflow_is_deleted_in_bounded_transactions(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Issue 4, deletion: as many runs and rows at a time as asked for, with progress."""
-    monkeypatch.setattr(deletion, "RUNS", 2)
+    monkeypatch.setattr(removal, "RUNS", 2)
     for number in range(1, 6):
         put(store, started(number, run=f"run-{number}"))
     put(store, started(6, workflow="other"))

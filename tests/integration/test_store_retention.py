@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import select
 
 from flowmark_otel import names
-from flowmark_otel.backend import retention
+from flowmark_otel.backend import removal, retention
 from flowmark_otel.backend.read import Reader
 from flowmark_otel.backend.removal import Buried
 from flowmark_otel.backend.retention import Retention, Sweeper
@@ -203,7 +203,7 @@ def test_a_round_leaves_the_writer_to_others_between_steps(
 
     What a round left undone the next one does.
     """
-    monkeypatch.setattr(retention, "RUNS", 1)
+    monkeypatch.setattr(removal, "RUNS", 1)
     for number in range(4):
         put(store, started(number, run=f"run-{number}"))
     clock.advance(RETAIN + 1)

@@ -23,7 +23,7 @@ OLDEST: Final = {
         *("celery==5.3.0", "kombu==5.3.0", "billiard==4.1.0", "vine==5.0.0", "amqp==5.1.1"),
     ),
     "dramatiq": ("dramatiq==1.14.0",),
-    "google_api_core": ("google-api-core==2.17.0",),
+    "google_api_core": ("google-api-core==2.17.0", "grpcio-status==1.85.3"),
     "httpx": ("httpcore==1.0.0", "httpx==0.27.0"),
     "langchain": (
         "langchain-core==0.3.0",
