@@ -17,9 +17,10 @@ from collections.abc import Iterable
 from typing import Final, Protocol
 
 from flowmark_otel import names
-from flowmark_otel.fold.redact import redact_text, redacted
+from flowmark_otel.fold.redact import redacted
 from flowmark_otel.model import Span, Value
 from flowmark_otel.validate import BrokenRule, Rule, check_value, evidence_of, rule_of, unknown_keys
+from flowmark_otel.validate.secrets import redact_text
 
 _WHOLE: Final = re.compile(r"0|[1-9][0-9]{0,18}")
 _BOOLS: Final = {"true": True, "false": False}
