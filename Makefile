@@ -15,7 +15,7 @@ SYSTEM := chromium:chromium postgresql:psql nginx:nginx haproxy:haproxy nodejs:n
     default-jdk-headless:javac maven:mvn python3-dev:python3-config \
     curl:curl systemd:systemd-analyze
 
-.PHONY: demo test deps bench lint proto screenshots docs versions faults fuzz
+.PHONY: demo test deps bench lint proto screenshots docs versions faults fuzz audit
 .DEFAULT_GOAL := test
 
 # A backend on a temporary store with a story in it; until Ctrl-C, or ARGS=--once.
@@ -61,6 +61,14 @@ docs: $(INSTALLED)
 	$(BIN)/python -m tools.attributes_page
 	$(BIN)/python -m tools.settings_page
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# Known vulnerabilities of the versions in constraints.txt, by pip-audit, which asks PyPI: needs a network.
+audit: .tools/audit/bin/pip-audit
+	$< --requirement constraints.txt --no-deps --disable-pip $(ARGS)
+
+.tools/audit/bin/pip-audit:
+	$(PYTHON) -m venv .tools/audit
+	.tools/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
 
 # The wheel under every supported Python that is here, with the newest and the oldest dependencies.
 versions: $(INSTALLED)

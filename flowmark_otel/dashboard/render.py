@@ -45,7 +45,7 @@ def _address(context: Context, value: str) -> object:
     """
     if value.startswith("/"):
         value = f"{context['page'].frame.base}{value}"
-    return Markup(escape(value)) if _ADDRESS.fullmatch(value) else visible(value)  # noqa: S704
+    return Markup(escape(value)) if _ADDRESS.fullmatch(value) else visible(value)  # noqa: S704  escaped
 
 
 def _version() -> str:

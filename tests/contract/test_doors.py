@@ -120,6 +120,14 @@ def test_senders_need_keys_for_sending(served: Doors) -> None:
         assert page.ok is (door in EXPORTS), door
 
 
+def test_a_cookie_opens_pages_alone(served: Doors) -> None:
+    """Security, "forged requests": a cookie neither sends nor reads nor deletes by the API."""
+    cookies = session(served, OURS)
+    for door in (*otlp(served), *api(served)):
+        answer = served.ask(door, None, cookies=cookies)
+        assert answer.status_code == CODE.unauthorized, door
+
+
 def test_pages_need_a_session(served: Doors) -> None:
     """Row 22: without one a page leads to the sign-in and JSON is 401; a bearer key opens none."""
     cookies: list[dict[str, str]] = [{}, {COOKIE: "wrong"}]

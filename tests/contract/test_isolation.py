@@ -156,7 +156,7 @@ def dump(path: Path) -> dict[str, list[Any]]:
     with closing(sqlite3.connect(path)) as connection:
         tables = [row[0] for row in connection.execute(asked) if row[0] != schema.keys.name]
         return {
-            table: sorted(connection.execute(f"SELECT * FROM {table}"), key=repr)  # noqa: S608
+            table: sorted(connection.execute(f"SELECT * FROM {table}"), key=repr)  # noqa: S608  own names
             for table in tables
         }
 

@@ -13,6 +13,7 @@ DOCUMENTS: Final = sorted(
     str(path.relative_to(ROOT))
     for path in (
         *(ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"),
+        ROOT / "SECURITY.md",
         *(ROOT / "docs").glob("*.md"),
         *(ROOT / "deploy").rglob("*.md"),
         *(ROOT / "examples").rglob("*.md"),

@@ -228,3 +228,23 @@ def test_a_project_needs_a_name_that_can_be_read(store: Store, name: str) -> Non
     with pytest.raises(ValueError, match="the project's name must"):
         keys.ensure_project(name)
     assert keys.list() == []
+
+
+def test_secrets_are_compared_in_constant_time(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Security, "keys": hashes of one length, in constant time, for an unknown id as well."""
+    keys = Keys(store)
+    _, token = keys.create("crm", names.KEY_READ)
+    compared: list[tuple[bytes, bytes]] = []
+
+    def comparing(one: bytes, other: bytes) -> bool:
+        compared.append((one, other))
+        return one == other
+
+    monkeypatch.setattr("flowmark_otel.backend.keys.hmac.compare_digest", comparing)
+    assert keys.authenticate(token).project == "crm"
+    for wrong in (token[:-1] + ("0" if token[-1] != "0" else "1"), f"fmk_{'0' * 16}_{'0' * 64}"):
+        with pytest.raises(Unauthenticated):
+            keys.authenticate(wrong)
+    assert [(len(one), len(other)) for one, other in compared] == [(32, 32)] * 3

@@ -50,6 +50,19 @@ def test_ignored_rules_have_reasons() -> None:
     assert bare == []
 
 
+def test_exceptions_from_security_rules_have_reasons() -> None:
+    """Security: every exception from a security rule says beside it why it is none."""
+    marked = re.compile(r"# noqa: [A-Z0-9, ]*\bS\d{3}\b(.*)")
+    found = [
+        (path, reason)
+        for path in sources()
+        for reason in marked.findall(path.read_text())
+        if path != Path(__file__)
+    ]
+    assert len(found) > 10
+    assert [path for path, reason in found if not re.match(r"(?:, [A-Z]+\d+)*\s+\S", reason)] == []
+
+
 @pytest.mark.parametrize("module", ["names", "model", "errors", "clock", "config"])
 def test_foundation_modules_import_only_each_other(module: str) -> None:
     """The lowest layers need nothing but the standard library at import."""

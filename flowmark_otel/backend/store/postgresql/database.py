@@ -33,7 +33,7 @@ _SCHEMA_LOCK: Final = 0x666C_6F77_6D61_726B  # "flowmark"
 _CLAIMED: Final = ("key", "project_id", "origin", "workflow", "run_id")
 # Ids in the order of the request, rows in the order of their keys.
 _CLAIM: Final = (
-    f"INSERT INTO runs (id, {', '.join(_CLAIMED)}, first_received_at, last_received_at)"  # noqa: S608
+    f"INSERT INTO runs (id, {', '.join(_CLAIMED)}, first_received_at, last_received_at)"  # noqa: S608  own names
     " SELECT given.*, %b::bigint, %b::bigint"
     f" FROM (SELECT nextval('runs_id_seq'), named.*"
     f" FROM unnest({', '.join(array(schema.runs, name) for name in _CLAIMED)}) AS named) AS given"
