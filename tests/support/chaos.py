@@ -50,15 +50,19 @@ class Chaos:
         host, _, port = target.rpartition(":")
         self._target = (host, int(port))
 
-    def close(self) -> None:
-        """Break every connection."""
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
+    def cut(self) -> None:
+        """Break every connection there is."""
         with self._lock:
             left = list(self._open)
         for each in left:
             _break(each, reset=False)
+
+    def close(self) -> None:
+        """Break every connection, and take no other."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.cut()
         self._thread.join(_WAIT)
 
     def _accept(self) -> None:
