@@ -17,11 +17,11 @@ import yaml
 from flowmark_otel import names
 from flowmark_otel.collector.config.loading import load
 from flowmark_otel.wire import receipt
-from tests.integration.test_serve_killed import SPANS, TYPE, batch, ids_of
 from tests.support import certificates, collecting
 from tests.support.answers import free_port
 from tests.support.collector_files import ENVIRONMENT
 from tests.support.fleet import until
+from tests.support.killing import SPANS, TYPE, batch, ids_of
 from tests.support.otlp import traces_protobuf
 from tests.support.serving import Serving
 

@@ -18,10 +18,10 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from flowmark_otel import names
 from flowmark_otel.fold.redact import served_idempotency_key
 from flowmark_otel.model import Span, SpanEvent
-from tests.integration.test_serve_killed import SPANS, TYPE, batch, ids_of
 from tests.support import collecting, rotel
 from tests.support.answers import Reply, answering, free_port
 from tests.support.fleet import until
+from tests.support.killing import SPANS, TYPE, batch, ids_of
 from tests.support.otlp import traces_protobuf
 from tests.support.rotel import PROCESSOR, Rotel
 from tests.support.serving import Serving

@@ -13,7 +13,7 @@ import pytest
 import requests
 
 from flowmark_otel.wire import receipt
-from tests.integration.test_serve_killed import (
+from tests.support.killing import (
     SPANS,
     Ledger,
     batch,

@@ -16,9 +16,9 @@ import requests
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from flowmark_otel.wire import receipt
-from tests.integration.test_serve_killed import SPANS, TYPE, batch, ids_of
 from tests.support.disks import empty, failing, fill, may_mount, small_disk
 from tests.support.fleet import Fleet, until
+from tests.support.killing import SPANS, TYPE, batch, ids_of
 from tests.support.otlp import traces_protobuf
 from tests.support.serving import run_cli
 

@@ -22,9 +22,9 @@ from flowmark_otel.listen.intake import Intake
 from flowmark_otel.listen.serving import Listeners
 from flowmark_otel.server.attempts import MAX_NAMES
 from flowmark_otel.server.naming import prometheus_name
-from tests.integration.test_serve_killed import SPANS, batch
 from tests.support.accepting import Double
 from tests.support.fleet import Fleet, until
+from tests.support.killing import SPANS, batch
 from tests.support.loop import loop_thread
 from tests.support.otlp import traces_protobuf
 from tests.support.payloads import JSON, PROTOBUF, as_json, request, span

@@ -20,7 +20,8 @@ import requests
 
 from flowmark_otel import names
 from flowmark_otel.wire import receipt
-from tests.integration.test_serve_killed import (
+from tests.support.fleet import Fleet, alive, children, until
+from tests.support.killing import (
     SPANS,
     TYPE,
     Ledger,
@@ -30,7 +31,6 @@ from tests.integration.test_serve_killed import (
     over_http,
     sending,
 )
-from tests.support.fleet import Fleet, alive, children, until
 from tests.support.otlp import traces_protobuf
 from tests.support.postgres import Cluster
 from tests.support.serving import run_cli

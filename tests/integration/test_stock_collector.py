@@ -22,11 +22,11 @@ from opentelemetry.util.types import AttributeValue
 
 from flowmark_otel import names
 from flowmark_otel.model import Span
-from tests.integration.test_serve_killed import SPANS, TYPE, batch, ids_of
 from tests.support import collecting, stock_collector
 from tests.support.answers import free_port
 from tests.support.collector_files import SAMPLE
 from tests.support.fleet import until
+from tests.support.killing import SPANS, TYPE, batch, ids_of
 from tests.support.otlp import traces_protobuf
 from tests.support.serving import Serving
 from tests.support.spans import finished_spans
