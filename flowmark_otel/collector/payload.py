@@ -112,7 +112,8 @@ class Letter(NamedTuple):
     """What failed at a node and was routed to its error port (C6).
 
     ``attempts`` counts tries, from 1; ``exception`` is an error name of section 9; ``node`` the id
-    of the component. ``input`` holds the items that failed and nothing else, untouched.
+    of the component. ``input`` holds the items that failed and nothing else, untouched;
+    secrets in it are replaced where it is written.
     """
 
     attempts: int
