@@ -6,13 +6,11 @@ says next. What dies is opened again on the files that it left.
 
 from __future__ import annotations
 
+import errno
 import os
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from enum import Enum
-from http import HTTPStatus
 from pathlib import Path
-from typing import Final, Protocol, TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 from flowmark_otel import names
 from flowmark_otel.backend.accept import Acceptor
@@ -39,6 +37,7 @@ from flowmark_otel.deliver.reporter import Reporter
 from flowmark_otel.deliver.sender import Sender
 from flowmark_otel.deliver.spool import Spool, SpoolBacklog
 from flowmark_otel.deliver.transport import Answer, EventStatus, NoAnswer, Transport
+from flowmark_otel.errors import Unavailable
 from flowmark_otel.fold import digest
 from flowmark_otel.listen.protocol import Encoding, Reply, Signal
 from flowmark_otel.model import Envelope
@@ -47,9 +46,9 @@ from flowmark_otel.testing.transport import Request
 from flowmark_otel.wire import outcome
 from flowmark_otel.wire.encode import encode_logs
 from flowmark_otel.wire.reply import judged
+from tests.support.faulty import TYPE, Died, Link, Point, Reach, busy
 from tests.support.loop import LoopThread
 
-TYPE: Final = "application/x-protobuf"
 RESOURCE: Final = {"service.name": "crm"}
 MAX_BYTES: Final = 1 << 18  # so small that histories fill segments and begin others
 LIMITS: Final = Limits(timeout=2.0, first_wait=0.2, longest_wait=2.0, pause=5.0)
@@ -61,106 +60,6 @@ Note: TypeAlias = Callable[[Sequence[Envelope], Judgement], None]
 """Is told what an answer said of events."""
 
 
-class Point(Enum):
-    """Where the one who is asked dies; ``NEVER``: it answers."""
-
-    NEVER = "never"
-    BEFORE_COMMIT = "before commit"
-    AFTER_COMMIT = "after commit, before the reply"
-
-
-class Fault(Enum):
-    """What happens to one request."""
-
-    NONE = "none"
-    LOST = "it does not arrive"
-    NO_REPLY = "its answer is lost"
-    TWICE = "it arrives twice"
-    LATE = "it arrives later, when nobody waits for it"
-    STRIPPED = "its answer comes without the receipt"
-    SWALLOWED = "a stock server takes it"
-    BUSY = "503 with a time to wait"
-    KILLED_BEFORE_COMMIT = "who is asked dies before commit"
-    KILLED_AFTER_COMMIT = "who is asked dies after commit, before the reply"
-    SENDER_DIES_BEFORE = "the sender dies, nothing was sent"
-    SENDER_DIES_WAITING = "the sender dies, it was judged"
-    SENDER_DIES_ANSWERED = "the sender dies with the answer, before it noted it"
-
-
-_STOCK: Final = Answer(HTTPStatus.OK, b"", {"content-type": TYPE})
-"""A success without a receipt."""
-
-_DEATHS: Final = {
-    Fault.KILLED_BEFORE_COMMIT: Point.BEFORE_COMMIT,
-    Fault.KILLED_AFTER_COMMIT: Point.AFTER_COMMIT,
-}
-
-
-class Died(BaseException):
-    """The sender was killed here; no handler of faults sees it."""
-
-
-class Asked(Protocol):
-    """Who answers requests."""
-
-    def answer(self, body: bytes, point: Point) -> Answer:
-        """Judge one request, or die on the way. Raises NoAnswer."""
-        ...
-
-    def states(self, event_ids: Sequence[str]) -> list[EventStatus]:
-        """What became of events. Raises NoAnswer."""
-        ...
-
-
-class Link:
-    """Implements ``Transport``: a way to ``to``, which can change; ``script`` is used up."""
-
-    encoding = "protobuf"
-
-    def __init__(self, to: Asked, clock: FakeClock, late: list[tuple[Asked, bytes]]) -> None:
-        self.to = to
-        self.script: deque[Fault] = deque()
-        self.doomed = False  # dies once it has the answer
-        self._clock = clock
-        self._late = late
-
-    def send(self, body: bytes, content_type: str, timeout: float) -> Answer:
-        """The answer, or what the script makes of it."""
-        assert content_type == TYPE
-        fault = self.script.popleft() if self.script else Fault.NONE
-        if fault is Fault.SENDER_DIES_BEFORE:
-            raise Died
-        if fault is Fault.BUSY:
-            return Answer(HTTPStatus.SERVICE_UNAVAILABLE, b"", {"retry-after": "1"})
-        if fault is Fault.SWALLOWED:
-            return _STOCK
-        if fault is Fault.LATE:
-            self._late.append((self.to, body))
-        if fault in (Fault.LOST, Fault.LATE):
-            self._clock.advance(timeout)
-            raise NoAnswer(fault.value, names.REASON_TIMEOUT)
-        if fault is Fault.TWICE:
-            self.to.answer(body, Point.NEVER)
-        answer = self.to.answer(body, _DEATHS.get(fault, Point.NEVER))
-        if fault is Fault.NO_REPLY:
-            self._clock.advance(timeout)
-            raise NoAnswer(fault.value, names.REASON_TIMEOUT)
-        if fault is Fault.SENDER_DIES_WAITING:
-            raise Died
-        self.doomed = fault is Fault.SENDER_DIES_ANSWERED
-        return _STOCK if fault is Fault.STRIPPED else answer
-
-    def status(self, event_ids: Sequence[str], timeout: float) -> list[EventStatus]:  # noqa: ARG002
-        """What became of events."""
-        return self.to.states(event_ids)
-
-    def after_fork(self) -> None:
-        """Nothing forks."""
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
 class Backend:
     """The acceptor on a real store; ``up`` says whether it can be reached."""
 
@@ -168,7 +67,7 @@ class Backend:
         self._url = url
         self._clock = clock
         self._loop = loop
-        self.up = True
+        self.up = Reach(clock)
         self.capable = True
         self._open()
 
@@ -187,10 +86,10 @@ class Backend:
         self._open()
 
     def dies(self) -> None:
-        """Be opened on the files as they are, and be away until it is brought ``up``."""
+        """Be opened on the files as they are, and be away for a while."""
         self.close()
         self._open()
-        self.up = False
+        self.up.died()
 
     def close(self) -> None:
         """The acceptor first, then the store."""
@@ -199,9 +98,9 @@ class Backend:
 
     def answer(self, body: bytes, point: Point) -> Answer:
         """Judge a request in a transaction, which is rolled back if it dies before commit."""
-        self._look()
-        if point is Point.BEFORE_COMMIT:
-            self._fail_before_commit()
+        self.up.check()
+        if point in (Point.BEFORE_COMMIT, Point.NOWHERE):
+            self._fail_before_commit(_BeforeCommit() if point is Point.BEFORE_COMMIT else _full())
         try:
             reply = self._loop.run(
                 self._acceptor.accept(Signal.LOGS, Encoding.PROTOBUF, body, self._anyone, "ua/1")
@@ -209,36 +108,34 @@ class Backend:
         except _BeforeCommit as error:
             self.dies()
             raise NoAnswer(point.value) from error
-        if point is not Point.NEVER:
+        except Unavailable as error:
+            return busy(str(error))
+        if point in (Point.BEFORE_COMMIT, Point.AFTER_COMMIT):
             self.dies()
             raise NoAnswer(point.value)
         return _answered(reply)
 
-    def _fail_before_commit(self) -> None:
+    def _fail_before_commit(self, error: Exception) -> None:
         """Have the next transaction write all it writes, and go no further."""
         (session,) = self.store._writer._sessions
         write = session._transactions.judge_and_write
 
         def fail(*given: object, **more: object) -> None:
             write(*given, **more)  # type: ignore[arg-type]
-            raise _BeforeCommit
+            session._transactions.judge_and_write = write  # type: ignore[method-assign]
+            raise error
 
         session._transactions.judge_and_write = fail  # type: ignore[method-assign,assignment]
 
     def states(self, event_ids: Sequence[str]) -> list[EventStatus]:
         """What the store says."""
-        self._look()
+        self.up.check()
         return self.known(event_ids)
 
     def known(self, event_ids: Sequence[str]) -> list[EventStatus]:
         """What the store says to one who can open it."""
         found = states(self.store, self._anyone.project_id, self._anyone.origin, list(event_ids))
         return [EventStatus(each, state, hex_ or "") for each, state, hex_, _ in found]
-
-    def _look(self) -> None:
-        if not self.up:
-            msg = "the backend is away"
-            raise NoAnswer(msg)
 
 
 class _BeforeCommit(Exception):
@@ -259,7 +156,7 @@ class Passing:
         try:
             answer = self._link.send(encode_logs(events, {**RESOURCE, "hop": 1}), TYPE, 1.0)
         except NoAnswer:
-            answer = Answer(HTTPStatus.SERVICE_UNAVAILABLE, b"", {"retry-after": "1"})
+            answer = busy("no answer to give")
         except Died as death:  # this hop's own
             raise NoAnswer(str(death)) from death
         if point is Point.AFTER_COMMIT:
@@ -351,7 +248,9 @@ class Hop:
         self._backend = backend
         self._synced: dict[Path, int] = {}  # of segments whose process was killed
         self._note = note
-        self.up = True
+        self.up = Reach(clock)
+        self.taken = 0  # events that are, or were, in its spool
+        self.settled = 0  # by processes that died
         self.open()
 
     def open(self) -> None:
@@ -390,21 +289,22 @@ class Hop:
 
     def answer(self, body: bytes, point: Point) -> Answer:
         """Take custody; a death before commit is one before the sync."""
-        if not self.up:
-            msg = "the hop is away"
-            raise NoAnswer(msg)
+        self.up.check()
         source = Telemetry("logs", "protobuf", body)
         envelopes = Request(body, TYPE, 1.0).events
         events = tuple(Event(item, RESOURCE, each) for item, each in enumerate(envelopes))
+        if point is Point.NOWHERE:
+            return busy(point.value)
         if point is Point.BEFORE_COMMIT:
             self.custody._append(events)
+            self.taken += len(events)
             self.dies(power_cut=True)
             raise NoAnswer(point.value)
         try:
             taken = self._loop.run(self._element.take(Events(source, events), 1.0))
         except ElementError as error:
-            wait = {"retry-after": "1"}
-            return Answer(HTTPStatus.SERVICE_UNAVAILABLE, b"", wait, message=str(error))
+            return busy(str(error))
+        self.taken += len(events)
         if point is Point.AFTER_COMMIT:
             self.dies(power_cut=True)
             raise NoAnswer(point.value)
@@ -425,7 +325,9 @@ class Hop:
         self.custody._sender.run_until(lambda: False, deadline)
 
     def dies(self, *, power_cut: bool) -> None:
-        """Lose memory, and with the power what was not synced; begin again, away until ``up``."""
+        """Lose memory, and with the power what was not synced; begin again after a while."""
+        before = self.left()
+        self.settled += self.settled_here()
         for segment in self.spool.shelf._segments:
             synced = max(segment.synced, self._synced.get(segment.name, 0))
             self._synced[segment.name] = synced
@@ -433,7 +335,18 @@ class Hop:
                 os.truncate(segment.name, min(synced, segment.written))
         self.spool.shelf.forget()
         self.open()
-        self.up = False
+        self.taken -= before - self.left()
+        self.up.died()
+
+    def left(self) -> int:
+        """How many events are in its spool."""
+        return len(list(self.spool.shelf.unsettled()))
+
+    def settled_here(self) -> int:
+        """How many its process took from the spool for good; its counts add up."""
+        recorded, counts = self.custody.counts()
+        assert sum(counts.values()) == recorded
+        return recorded - counts.get((names.SPOOLED, ""), 0)
 
 
 class _Watch:
@@ -447,7 +360,11 @@ class _Watch:
     @property
     def capable(self) -> bool:
         """Whether it acknowledges attempts."""
-        return self._backend.up and self._backend.capable
+        return bool(self._backend.up) and self._backend.capable
+
+
+def _full() -> Exception:
+    return OSError(errno.ENOSPC, "no space left")
 
 
 def _answered(reply: Reply) -> Answer:
