@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import signal
@@ -46,6 +47,17 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         how = "; ".join(f"install {BY_HAND[name]}" for name in missing if name in BY_HAND)
         how = how or "as root, `make deps` installs it"
         pytest.skip(f"needs {', '.join(missing)}; {how}")
+
+
+@pytest.fixture(autouse=True)
+def own_logging() -> None:
+    """Undo what an earlier test set for the whole process: levels, and loggers switched off."""
+    logging.disable(logging.NOTSET)
+    logging.getLogger().setLevel(logging.WARNING)
+    for name, logger in logging.root.manager.loggerDict.items():
+        if isinstance(logger, logging.Logger) and name.partition(".")[0] == "flowmark_otel":
+            logger.disabled, logger.propagate = False, True
+            logger.setLevel(logging.NOTSET)
 
 
 STORES = ("sqlite", pytest.param("postgresql", marks=pytest.mark.needs("psql")))

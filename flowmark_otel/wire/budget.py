@@ -35,6 +35,9 @@ _LENGTH: Final = 2
 _FIXED32: Final = 5
 _MORE: Final = 128  # the bit that says another byte of a number follows
 _MAX_VARINT: Final = 10
+SHORT: Final = 5
+"""Bytes of a tag or a length at most: parsers read no more."""
+_MAX_TAG: Final = (1 << 32) - 1
 _EVENTS: Final = 11 << 3 | _LENGTH
 
 
@@ -110,17 +113,29 @@ def admit_json(body: bytes) -> None:
         raise TooLarge(msg)
 
 
-def varint(body: bytes, pos: int) -> tuple[int, int]:
-    """The number at ``pos`` and where it ends. Raises Unparsable, IndexError at the body's end."""
+def tag_at(body: bytes, pos: int) -> tuple[int, int]:
+    """As ``varint``, of the tag of a field: a number of 32 bits, as all parsers have it."""
+    tag, end = varint(body, pos, SHORT)
+    if tag > _MAX_TAG:
+        msg = "the body is no OTLP request: a field's number is too large"
+        raise Unparsable(msg)
+    return tag, end
+
+
+def varint(body: bytes, pos: int, most: int = _MAX_VARINT) -> tuple[int, int]:
+    """The number at ``pos`` and where it ends, of at most so many bytes.
+
+    Raises Unparsable, IndexError at the body's end.
+    """
     value = shift = 0
-    for _ in range(_MAX_VARINT):
+    for _ in range(most):
         byte = body[pos]
         pos += 1
         value |= (byte & 127) << shift
         if byte < _MORE:
             return value, pos
         shift += 7
-    msg = "the body is no OTLP request: a number has more than ten bytes"
+    msg = f"the body is no OTLP request: a number has more than {most} bytes"
     raise Unparsable(msg)
 
 

@@ -12,7 +12,15 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from flowmark_otel.errors import Unparsable
-from flowmark_otel.wire.budget import PLAIN, Budget, OverBudgetError, skip, varint
+from flowmark_otel.wire.budget import (
+    PLAIN,
+    SHORT,
+    Budget,
+    OverBudgetError,
+    skip,
+    tag_at,
+    varint,
+)
 
 MARK: Final = b"flowmark."
 
@@ -121,7 +129,7 @@ def _children(
         tag = body[pos]
         pos += 1
         if tag >= _MORE:
-            tag, pos = varint(body, pos - 1)
+            tag, pos = tag_at(body, pos - 1)
         kind = tag & 7
         if tag < _FIRST_TAG:
             msg = "the body is no OTLP request: it has a field numbered 0"
@@ -130,7 +138,7 @@ def _children(
             size = body[pos]
             pos += 1
             if size >= _MORE:
-                size, pos = varint(body, pos - 1)
+                size, pos = varint(body, pos - 1, SHORT)
             stop = pos + size
             if stop > end:
                 msg = "the body is no OTLP request: a field is longer than what holds it"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from flowmark_otel.errors import Unparsable
-from flowmark_otel.wire.budget import skip, varint
+from flowmark_otel.wire.budget import SHORT, skip, tag_at, varint
 
 _LENGTH = 2
 _MORE = 128  # the bit that says another byte of a number follows
@@ -35,13 +35,13 @@ def fields(body: bytes, pos: int, end: int) -> Iterator[Field]:
             tag = body[pos]
             pos += 1
             if tag >= _MORE:
-                tag, pos = varint(body, start)
+                tag, pos = tag_at(body, start)
             content = None
             if tag & 7 == _LENGTH:
                 size = body[pos]
                 pos += 1
                 if size >= _MORE:
-                    size, pos = varint(body, pos - 1)
+                    size, pos = varint(body, pos - 1, SHORT)
                 content = pos
                 pos += size
             else:
