@@ -97,13 +97,8 @@ def _looping(original: Any) -> Any:
             started = loop.start()
             if started is None:
                 return target()
-            try:
-                found = target()
-            except BaseException as error:
-                started.end(error)
-                raise
-            started.end()
-            return found
+            with started:
+                return target()
 
         return original(tried, *args, **kwargs)
 
@@ -121,13 +116,8 @@ def _looping_async(original: Any) -> Any:
             started = loop.start()
             if started is None:
                 return await target()
-            try:
-                found = await target()
-            except BaseException as error:
-                started.end(error)
-                raise
-            started.end()
-            return found
+            with started:
+                return await target()
 
         return await original(tried, *args, **kwargs)
 
@@ -161,10 +151,5 @@ def _streaming(original: Any) -> Any:
 
 def _followed(stream: Any, started: Try) -> Generator[Any, Any, Any]:
     """The items of a stream; its end is the try's."""
-    try:
-        found = yield from stream
-    except BaseException as error:
-        started.end(error)
-        raise
-    started.end()
-    return found
+    with started:
+        return (yield from stream)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 from opentelemetry import context as otel
 
 from flowmark_otel.adapters.instrumentor import Adapter, Patches
-from flowmark_otel.adapters.looping import Loop, loop_under
+from flowmark_otel.adapters.looping import Loop, loop_under, running
 from flowmark_otel.adapters.naming import connection_name
 from flowmark_otel.adapters.recording import failed_inside
 
@@ -45,15 +45,8 @@ class HTTPXInstrumentor(Adapter):
             loop = self._begun(connection)
             if loop is None:
                 return original(connection, request)
-            try:
-                stream = original(connection, request)
-            except BaseException as error:
-                loop.end(error)
-                loop.leave(_KEY)
-                raise
-            loop.end()
-            loop.leave(_KEY)
-            return stream
+            with running(loop, _KEY):
+                return original(connection, request)
 
         return connect
 
@@ -63,15 +56,8 @@ class HTTPXInstrumentor(Adapter):
             loop = self._begun(connection)
             if loop is None:
                 return await original(connection, request)
-            try:
-                stream = await original(connection, request)
-            except BaseException as error:
-                loop.end(error)
-                loop.leave(_KEY)
-                raise
-            loop.end()
-            loop.leave(_KEY)
-            return stream
+            with running(loop, _KEY):
+                return await original(connection, request)
 
         return connect
 

@@ -5,6 +5,8 @@ The OpenTelemetry context carries the loop, so that what the library does inside
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from opentelemetry import trace
@@ -91,6 +93,24 @@ class Loop:
         """
         if _current().get(key) is self:
             _make_current(self._before)
+
+
+@contextmanager
+def running(
+    loop: Loop, key: str, failed: Callable[[Loop, BaseException], None] = Loop.end
+) -> Iterator[None]:
+    """The block in which a library runs a loop that was entered under ``key``.
+
+    Its open try ends with the block; where an error ends that, as ``failed`` says.
+    """
+    try:
+        yield
+    except BaseException as error:
+        failed(loop, error)
+        loop.leave(key)
+        raise
+    loop.end()
+    loop.leave(key)
 
 
 def loop_under(key: str) -> Loop | None:

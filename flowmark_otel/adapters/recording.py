@@ -131,7 +131,10 @@ class Call:
 
 
 class Try:
-    """A try that was started, and is current. It is left once, and ended once."""
+    """A try that was started, and is current. It is left once, and ended once.
+
+    As the context manager of a block it ends where that does, as that does.
+    """
 
     __slots__ = ("_before", "_client", "_end_ns", "_ended", "_inside", "_recording", "_span")
 
@@ -162,6 +165,12 @@ class Try:
         if call.given:
             _put(inside, NAME_KEY, None)
         _make_current(inside)
+
+    def __enter__(self) -> None:
+        """It was started already."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self.end(error)
 
     def leave(self) -> None:
         """It has come to its end: its span is not current any more. How, ``end`` says later.

@@ -14,7 +14,7 @@ from opentelemetry import context as otel
 
 from flowmark_otel import names
 from flowmark_otel.adapters.instrumentor import Adapter, Patches
-from flowmark_otel.adapters.looping import Loop, loop_under
+from flowmark_otel.adapters.looping import Loop, loop_under, running
 from flowmark_otel.adapters.naming import request_name
 from flowmark_otel.adapters.recording import failed_inside
 
@@ -66,15 +66,8 @@ class _Steps:
                 loop = self._begun(client, args, kwargs)
                 if loop is None:
                     return await original(client, *args, **kwargs)
-                try:
-                    found = await original(client, *args, **kwargs)
-                except BaseException as error:
-                    self._failed(loop, error)
-                    loop.leave(self._key)
-                    raise
-                loop.end()
-                loop.leave(self._key)
-                return found
+                with running(loop, self._key, self._failed):
+                    return await original(client, *args, **kwargs)
 
             return async_request
 
@@ -83,15 +76,8 @@ class _Steps:
             loop = self._begun(client, args, kwargs)
             if loop is None:
                 return original(client, *args, **kwargs)
-            try:
-                found = original(client, *args, **kwargs)
-            except BaseException as error:
-                self._failed(loop, error)
-                loop.leave(self._key)
-                raise
-            loop.end()
-            loop.leave(self._key)
-            return found
+            with running(loop, self._key, self._failed):
+                return original(client, *args, **kwargs)
 
         return request
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import logging
 import secrets
-import threading
 from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
 from sqlalchemy import Connection, delete, select, update
 
+from flowmark_otel.backend.background import Background
 from flowmark_otel.backend.removal import (
     EXPIRED,
     RUNS,
@@ -166,26 +166,24 @@ class Retention:
         return self._store.write(job).result()
 
 
-class Sweeper:
+class Sweeper(Background):
     """Runs rounds of retention in a thread of its own, until it is closed; close the store after.
 
     A round that fails is logged and made up for by the next.
     """
 
     def __init__(self, store: Store, retain: int | None) -> None:
-        self._stopping = threading.Event()
+        super().__init__("flowmark-sweeper")
         self._retention = Retention(store, retain, self._go_on)
         kept = _SELDOM_SECONDS * _ROUNDS if retain is None else float(retain)
         self._every = min(max(kept / _ROUNDS, _OFTEN_SECONDS), _SELDOM_SECONDS)
         self._began = 0.0
         self._monotonic = store.clock.monotonic
-        self._thread = threading.Thread(target=self._run, name="flowmark-sweeper", daemon=True)
-        self._thread.start()
+        self.start()
 
     def close(self) -> None:
         """Stop after the step that is running. May be called again."""
-        self._stopping.set()
-        self._thread.join()
+        self.stop()
 
     def _run(self) -> None:
         while not self._stopping.is_set():

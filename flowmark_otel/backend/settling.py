@@ -16,6 +16,7 @@ from typing import Final
 from sqlalchemy import Connection, select
 
 from flowmark_otel import names
+from flowmark_otel.backend.background import Background
 from flowmark_otel.backend.evidence import chunks
 from flowmark_otel.backend.holding import Group
 from flowmark_otel.backend.measured import Measured, Undecided
@@ -66,7 +67,7 @@ class Waiting:
         return found
 
 
-class Settler:
+class Settler(Background):
     """A thread that asks the store what became of the groups whose time is over.
 
     ``count`` is told what they add, after it is durable that they were counted. ``stop`` it before
@@ -74,21 +75,10 @@ class Settler:
     """
 
     def __init__(self, store: Store, waiting: Waiting, count: Callable[[Measured], None]) -> None:
+        super().__init__("flowmark-settling")
         self._store = store
         self._waiting = waiting
         self._count = count
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="flowmark-settling", daemon=True)
-
-    def start(self) -> None:
-        """Begin; once."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the thread; may be called again, and without a start."""
-        self._stopping.set()
-        if self._thread.ident is not None:
-            self._thread.join()
 
     def _run(self) -> None:
         pause = _LOOK_SECONDS

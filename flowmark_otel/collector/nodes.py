@@ -17,7 +17,6 @@ from flowmark_otel.collector.element import (
     Outcome,
     error_name,
 )
-from flowmark_otel.collector.joining import joined
 from flowmark_otel.collector.letters import Failures, Fault
 from flowmark_otel.collector.node import Guard, Message, Taking, Undone
 from flowmark_otel.collector.payload import Event, Events, Letters, Payload, Telemetry, size_of
@@ -47,12 +46,7 @@ class PlainNode:
             items = size_of(payload)  # by now whoever folds it has counted, mostly
             guard.meter.received(items)
             if isinstance(done, Undone):
-                message.failed = True
-                whole = Fault(0, done.error.name, str(done.error))
-                await guard.give_up(
-                    done.error, done.tries, Failures(_source(payload), items, whole=whole)
-                )
-                return Outcome()
+                return await _lost(guard, message, done, _source(payload), items)
             guard.meter.forwarded(items)
             return done.made
 
@@ -103,15 +97,11 @@ class FoldNode:
         """Fold a request and hand it on; the answer is that of who comes next."""
         guard = self._guard
         if not isinstance(payload, Telemetry):
-            return await _all(self.logs, payload)
+            return await together([each.take(payload) for each in self.logs])
         async with guard.message() as message:
             found = await self._reader.read(guard, message, payload)
             if isinstance(found, Undone):
-                message.failed = True
-                whole = Fault(0, found.error.name, str(found.error))
-                failures = Failures(payload, size_of(payload), whole=whole)
-                await guard.give_up(found.error, found.tries, failures)
-                return Outcome()
+                return await _lost(guard, message, found, payload, size_of(payload))
             if payload.size is not None:
                 payload.size.items = found.items
             guard.meter.received(found.items)
@@ -133,9 +123,7 @@ class FoldNode:
             ways += [(each, payload) for each in self.traces]
         if found.events or told:
             ways += [(each, found.payload) for each in self.logs]
-        if len(ways) == 1:
-            return await ways[0][0].take(ways[0][1])
-        return joined(await together([way.take(each) for way, each in ways]))
+        return await together([way.take(each) for way, each in ways])
 
 
 class EnvelopeNode:
@@ -228,10 +216,14 @@ class EnvelopeNode:
         ]
 
 
-async def _all(ways: Sequence[Taking], payload: Payload) -> Outcome:
-    if len(ways) == 1:
-        return await ways[0].take(payload)
-    return joined(await together([each.take(payload) for each in ways]))
+async def _lost(
+    guard: Guard, message: Message, undone: Undone, source: Telemetry, items: int
+) -> Outcome:
+    """Be done with a message of which nothing got through. Raises where ``on_error`` says so."""
+    message.failed = True
+    whole = Fault(0, undone.error.name, str(undone.error))
+    await guard.give_up(undone.error, undone.tries, Failures(source, items, whole=whole))
+    return Outcome()
 
 
 def _same_fate(events: Sequence[Event], state: str, message: str) -> tuple[Fate, ...]:

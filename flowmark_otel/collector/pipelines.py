@@ -69,9 +69,7 @@ class Fan:
 
     async def take(self, payload: Payload) -> Outcome:
         """Hand it to all of them. Raises ElementError where one failed."""
-        if len(self.lines) == 1:
-            return await self.lines[0].take(payload)
-        return joined(await together([each.take(payload) for each in self.lines]))
+        return await together([each.take(payload) for each in self.lines])
 
 
 class Port(Fan):

@@ -13,9 +13,11 @@ from flowmark_otel.collector.plan import Trigger
 Work: TypeAlias = Coroutine[Any, Any, Outcome]
 
 
-async def together(works: Sequence[Work]) -> list[Outcome]:
+async def together(works: Sequence[Work]) -> Outcome:
     """What all of them answered. Raises ElementError where one failed, whatever else one raises."""
-    return await ended(works, Trigger.ALL_SUCCESS)
+    if len(works) == 1:
+        return await works[0]
+    return joined(await ended(works, Trigger.ALL_SUCCESS))
 
 
 async def ended(works: Sequence[Work], trigger: Trigger) -> list[Outcome]:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from tests.support.answers import free_port
+from tests.support.ports import listening
 from tests.support.server import Running
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -107,7 +107,7 @@ def _running(
             command = write(folder, _PORTS.sub(partial(_port, ports), config))
             process = _start(command, folder)
             try:
-                if _listening(process, hop):
+                if listening(process, hop, _START_SECONDS):
                     yield hop
                     return
             finally:
@@ -133,22 +133,5 @@ def _start(command: list[str], folder: Path) -> subprocess.Popen[bytes]:
         )
 
 
-def _listening(process: subprocess.Popen[bytes], hop: Hop) -> bool:
-    """Whether it listens on both ports; False if it ended."""
-    until = time.monotonic() + _START_SECONDS
-    for address in hop:
-        host, port = address.split(":")
-        while True:
-            try:
-                socket.create_connection((host, int(port)), 1).close()
-                break
-            except OSError:
-                if process.poll() is not None or time.monotonic() > until:
-                    return False
-                time.sleep(0.02)
-    return True
-
-
 def _free() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return f"127.0.0.1:{listening.getsockname()[1]}"
+    return f"127.0.0.1:{free_port()}"

@@ -5,17 +5,16 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import os
-import socket
 import subprocess
 import sys
 import sysconfig
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from tests.support.answers import free_port
+from tests.support.ports import listening
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PROCESSOR: Final = ROOT / "collector" / "rotel" / "processor.py"
@@ -74,24 +73,9 @@ def running(into: str, folder: Path, *, processor: Path | None = None) -> Iterat
         subprocess.Popen(command, env=env, stdout=output, stderr=output) as process,
     ):
         try:
-            for address in (grpc, http):
-                _await(address, process, log)
+            assert listening(process, (grpc, http), _START_SECONDS), log.read_text()
             yield Rotel(grpc, http, process)
             process.terminate()
             process.wait(_STOP_SECONDS)
         finally:
             process.kill()
-
-
-def _await(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    host, _, port = address.rpartition(":")
-    ends = time.monotonic() + _START_SECONDS
-    while True:
-        assert process.poll() is None, log.read_text()
-        try:
-            socket.create_connection((host, int(port)), 1).close()
-        except OSError:
-            assert time.monotonic() < ends, log.read_text()
-            time.sleep(0.05)
-        else:
-            return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
@@ -24,7 +25,7 @@ BUSY = Reply(
 WAYS = pytest.mark.parametrize("way", ["sync", "async"])
 
 
-class SDKTests:
+class SDKTests(ABC):
     """The tests of an adapter for an SDK; a subclass says which SDK it is."""
 
     sdk: ClassVar[Any]
@@ -34,17 +35,17 @@ class SDKTests:
     answer: ClassVar[Reply]
     stream: ClassVar[Reply]
 
+    @abstractmethod
     def client(self, way: str, url: str, **options: Any) -> Any:
         """A client of the SDK."""
-        raise NotImplementedError
 
+    @abstractmethod
     def create(self, client: Any, **options: Any) -> Any:
         """A call of its best-known method, or its coroutine."""
-        raise NotImplementedError
 
+    @abstractmethod
     def text(self, found: Any) -> str:
         """What was answered."""
-        raise NotImplementedError
 
     def ask(self, way: str, url: str, retries: int | None = 3, **options: Any) -> str:
         """The answer to one request, of a client that tries so often again."""

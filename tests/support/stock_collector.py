@@ -5,16 +5,15 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from tests.support.answers import free_port
+from tests.support.ports import listening
 
 FOLDER: Final = Path(__file__).resolve().parents[2] / "collector" / "otelcol"
 _BUILD_SECONDS: Final = 900
@@ -76,24 +75,9 @@ def running(binary: Path, config: str, into: str, folder: Path) -> Iterator[Stoc
     log = folder / "otelcol.log"
     with log.open("ab") as output, subprocess.Popen(command, env=env, stderr=output) as process:
         try:
-            for address in (grpc, http):
-                _await(address, process, log)
+            assert listening(process, (grpc, http), _START_SECONDS), log.read_text()
             yield Stock(grpc, http, process)
             process.terminate()
             process.wait(_STOP_SECONDS)
         finally:
             process.kill()
-
-
-def _await(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    host, _, port = address.rpartition(":")
-    ends = time.monotonic() + _START_SECONDS
-    while True:
-        assert process.poll() is None, log.read_text()
-        try:
-            socket.create_connection((host, int(port)), 1).close()
-        except OSError:
-            assert time.monotonic() < ends, log.read_text()
-            time.sleep(0.05)
-        else:
-            return

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Final, Protocol, TypeVar
 
 from sqlalchemy import Connection, Engine
 
+from flowmark_otel.backend.background import Background
 from flowmark_otel.backend.store.reading import snapshot
 from flowmark_otel.backend.summary.analysing import analyse_grown
 from flowmark_otel.backend.summary.ids import Ids
@@ -44,7 +44,7 @@ class Writing(Protocol):
         ...
 
 
-class Summariser:
+class Summariser(Background):
     """A thread that keeps what is derived of runs up to date.
 
     ``stop`` lets the transaction in hand end; stop it before the store is closed. Several
@@ -52,23 +52,12 @@ class Summariser:
     """
 
     def __init__(self, store: Writing, clock: Clock | None = None) -> None:
+        super().__init__("flowmark-summaries")
         self._store = store
         self._clock = clock or SystemClock()
         self._ids = Ids()
         self._last: Place | None = None
         self._analysed = self._clock.monotonic() - ANALYSE_SECONDS
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="flowmark-summaries", daemon=True)
-
-    def start(self) -> None:
-        """Begin; once."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the thread; may be called again, and without a start."""
-        self._stopping.set()
-        if self._thread.ident is not None:
-            self._thread.join()
 
     def fold_all(self) -> None:
         """Fold in the calling thread until nothing is stale."""

@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 import grpc
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from flowmark_otel import names
 from flowmark_otel.config.client import ClientOptions
@@ -61,33 +61,29 @@ class GrpcTransport:
     def status(self, event_ids: Sequence[str], timeout: float) -> list[EventStatus]:
         """What became of these events; raises NoAnswer."""
         request = acceptance_pb2.StatusRequest(event_ids=event_ids)
-        answer = self._call(_STATUS, request.SerializeToString(), timeout)
         found = acceptance_pb2.StatusResponse()
-        try:
-            found.ParseFromString(answer.body)
-        except DecodeError as error:
-            msg = "the answer is no StatusResponse"
-            raise NoAnswer(msg) from error
-        if answer.status != 0:
-            msg = f"the status service answered code {answer.status}: {answer.message}"
-            raise NoAnswer(msg)
+        self._ask(_STATUS, request.SerializeToString(), timeout, found, "status")
         return [
             EventStatus(each.event_id, each.state, each.digest, each.code) for each in found.events
         ]
 
     def capabilities(self, timeout: float) -> tuple[tuple[str, ...], str]:
         """What the other side acknowledges, and its id; raises NoAnswer."""
-        answer = self._call(_CAPABILITIES, b"", timeout)
         found = acceptance_pb2.CapabilitiesResponse()
+        self._ask(_CAPABILITIES, b"", timeout, found, "capabilities")
+        return tuple(found.capabilities), found.backend_id
+
+    def _ask(self, method: str, body: bytes, timeout: float, into: Message, service: str) -> None:
+        """Read the answer to a question into a message; raises NoAnswer."""
+        answer = self._call(method, body, timeout)
         try:
-            found.ParseFromString(answer.body)
+            into.ParseFromString(answer.body)
         except DecodeError as error:
-            msg = "the answer is no CapabilitiesResponse"
+            msg = f"the answer is no {into.DESCRIPTOR.name}"
             raise NoAnswer(msg) from error
         if answer.status != 0:
-            msg = f"the capabilities service answered code {answer.status}: {answer.message}"
+            msg = f"the {service} service answered code {answer.status}: {answer.message}"
             raise NoAnswer(msg)
-        return tuple(found.capabilities), found.backend_id
 
     def after_fork(self) -> None:
         """Leave the parent's channel alone; the next request makes another."""
