@@ -7,6 +7,7 @@ of key and value that occur again are kept.
 
 from __future__ import annotations
 
+import struct
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -39,11 +40,11 @@ _FIVE_BYTES: Final = 1 << 35
 
 
 def encode_record(envelope: Envelope) -> bytes:
-    """One envelope as the bytes of a LogRecord."""
+    """One envelope as the bytes of a LogRecord. Raises OverflowError for a time over 64 bits."""
     event, trace_id, span_id, part, time_unix_nano, attributes, dropped, _ = envelope
     named, name = _EVENTS[event]
     parts = [
-        _TIME.pack(TIME_TAG, time_unix_nano) if time_unix_nano else b"",
+        _time(time_unix_nano),
         named,
         _id_pair(trace_id, span_id, part),
     ]
@@ -60,6 +61,16 @@ def encode_record(envelope: Envelope) -> bytes:
         parts += (_DROPPED, _varint(dropped))
     parts += (TRACE_ID, trace_id, SPAN_ID, span_id, name)
     return b"".join(parts)
+
+
+def _time(time_unix_nano: int) -> bytes:
+    if not time_unix_nano:
+        return b""
+    try:
+        return _TIME.pack(TIME_TAG, time_unix_nano)
+    except struct.error as error:  # of a spool that nobody of ours has written
+        msg = "a time has 64 bits"
+        raise OverflowError(msg) from error
 
 
 _TEXTS: Final[dict[tuple[str, Value], bytes]] = {}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import random
 import re
 import socket
 import struct
@@ -211,10 +212,18 @@ def answering(*script: Answer, port: int = 0) -> Iterator[Answering]:
         server.close()
 
 
+_GIVEN_TO_NOBODY: Final = range(20_000, 32_000)
+
+
 def free_port() -> int:
-    """A port of loopback that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
+    """A port of loopback that nobody listens on.
+
+    It is none of those that the system gives to connections: those may be taken before it is used.
+    """
+    while True:
+        port = random.choice(_GIVEN_TO_NOBODY)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 # -- gRPC --------------------------------------------------------------------------------------

@@ -50,6 +50,15 @@ class Chaos:
         host, _, port = target.rpartition(":")
         self._target = (host, int(port))
 
+    def settle(self) -> None:
+        """Wait until every connection was met that came before; where nobody listens behind it.
+
+        They are met in turn; a process may have died since, with its request still under way.
+        """
+        met = contextlib.suppress(ConnectionError)
+        with met, socket.create_connection(self._listener.getsockname()[:2], _WAIT) as last:
+            assert not last.recv(1), "somebody listens behind it"
+
     def cut(self) -> None:
         """Break every connection there is."""
         with self._lock:

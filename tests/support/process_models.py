@@ -78,6 +78,7 @@ class Started:
 
     def open(self) -> None:
         """Let its events pass from now on, and its exit hooks go on."""
+        self.gate.settle()  # what met it shut is not to pass
         self.gate.redirect(self._serving.http)
         (self._folder / "go").touch()
 
