@@ -1,9 +1,10 @@
 """The backend on PostgreSQL: rows made durable and acknowledged, against a bare COPY.
 
-The probe copies the same rows into a temporary table and inserts them from there into the same
-table with the same indices, ``ON CONFLICT DO NOTHING``, in the transactions that it is fastest
-with, in the same run. Two servers on one database are measured against one where there are cores
-for both, each with a client of its own.
+The probe copies the same rows, which are those of runs, events and occurrences, into temporary
+tables and inserts them from there into the same tables with the same indices, ``ON CONFLICT DO
+NOTHING``, in the transactions that it is fastest with, in the same run. Beside it stands what is
+left when only the rows of events are counted and copied. Two servers on one database are measured
+against one where there are cores for both, each with a client of its own.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from sqlalchemy import Table
 
+from flowmark_otel.backend.store import schema
 from flowmark_otel.backend.store.postgresql.statements import type_of
-from flowmark_otel.backend.store.schema import events
 from tests.bench import load
 from tests.bench.report import Figure
 from tests.support.postgres import Cluster, cluster
@@ -47,21 +49,33 @@ def measure() -> list[Figure]:
 
 
 def _against_probe(server: Cluster, folder: Path) -> list[Figure]:
-    rates: dict[str, list[float]] = {"http": [], "grpc": []}
+    seconds: dict[str, list[float]] = {"http": [], "grpc": []}
     bare: list[float] = []
+    bare_of_events: list[float] = []
+    events = written = 0
     for turn in range(ROUNDS):
-        for transport, found in rates.items():
+        for transport, took in seconds.items():
             url = server.store()
-            found.append(_rate(url, folder, transport, seed=turn))
+            events = REQUESTS * load.BATCH * 2
+            took.append(events / _rate(url, folder, transport, seed=turn))
         rows = _rows(url)
+        written = sum(map(len, rows.values()))
         bare.append(max(_bare(server.store(), rows, size) for size in TRANSACTIONS))
-    probe = statistics.median(bare)
-    figures = [Figure("bare COPY and INSERT", probe, "rows/s")]
-    for transport, found in rates.items():
-        rate = statistics.median(found)
+        alone = {schema.events: rows[schema.events]}
+        bare_of_events.append(max(_bare(server.store(), alone, size) for size in TRANSACTIONS))
+    probe, probe_of_events = statistics.median(bare), statistics.median(bare_of_events)
+    figures = [
+        Figure("bare COPY and INSERT", probe, "rows/s"),
+        Figure("bare COPY and INSERT, events alone", probe_of_events, "rows/s"),
+    ]
+    for transport, took in seconds.items():
+        name, median = f"postgresql, {transport}", statistics.median(took)
+        share = written / median / probe
+        of_events = events / median / probe_of_events
         figures += [
-            Figure(f"postgresql, {transport}", rate, "rows/s"),
-            Figure(f"postgresql, {transport}, of the probe", rate / probe, "ratio", least=LEAST),
+            Figure(name, written / median, "rows/s"),
+            Figure(f"{name}, of the probe", share, "ratio", least=LEAST),
+            Figure(f"{name}, events alone of the probe's", of_events, "ratio"),
         ]
     return figures
 
@@ -114,26 +128,42 @@ def _together(url: str, folder: Path, count: int) -> float:
     return sum(each["stored"] for each in sent) / max(each["seconds"] for each in sent)
 
 
-def _rows(url: str) -> list[Row]:
+def _rows(url: str) -> dict[Table, list[Row]]:
+    """All rows that requests made, but for sums of which there is one a project."""
     with psycopg.connect(url) as connection:
-        return connection.execute("SELECT * FROM events ORDER BY id").fetchall()
+        return {
+            table: connection.execute(f"SELECT * FROM {table.name}").fetchall()  # noqa: S608
+            for table in (schema.runs, schema.events, schema.occurrences)
+        }
 
 
-def _bare(url: str, rows: list[Row], size: int) -> float:
+def _bare(url: str, rows: dict[Table, list[Row]], size: int) -> float:
     """Rows per second of COPY and INSERT, so many rows a transaction."""
-    types = [type_of(events, column.name) for column in events.columns]
+    total = sum(map(len, rows.values()))
+    transactions = -(-total // size)
     with psycopg.connect(url) as connection:
-        connection.execute("CREATE TEMPORARY TABLE given (LIKE events) ON COMMIT DELETE ROWS")
+        for table in rows:
+            given = f"CREATE TEMPORARY TABLE given_{table.name} (LIKE {table.name})"
+            connection.execute(f"{given} ON COMMIT DELETE ROWS")
         connection.commit()
         began = time.perf_counter()
-        for start in range(0, len(rows), size):
-            with (
-                connection.cursor() as cursor,
-                cursor.copy("COPY given FROM STDIN (FORMAT BINARY)") as copy,
-            ):
-                copy.set_types(types)
-                for row in rows[start : start + size]:
-                    copy.write_row(row)
-            connection.execute("INSERT INTO events SELECT * FROM given ON CONFLICT DO NOTHING")
+        for number in range(transactions):
+            for table, ours in rows.items():
+                start, end = (len(ours) * each // transactions for each in (number, number + 1))
+                _copied(connection, table, ours[start:end])
             connection.commit()
-        return len(rows) / (time.perf_counter() - began)
+        return total / (time.perf_counter() - began)
+
+
+def _copied(connection: psycopg.Connection, table: Table, rows: list[Row]) -> None:
+    given = f"given_{table.name}"
+    with (
+        connection.cursor() as cursor,
+        cursor.copy(f"COPY {given} FROM STDIN (FORMAT BINARY)") as copy,
+    ):
+        copy.set_types([type_of(table, column.name) for column in table.columns])
+        for row in rows:
+            copy.write_row(row)
+    connection.execute(
+        f"INSERT INTO {table.name} SELECT * FROM {given} ON CONFLICT DO NOTHING"  # noqa: S608
+    )
