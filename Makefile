@@ -56,10 +56,11 @@ otelcol: .tools/otelcol
 proto: $(INSTALLED)
 	$(BIN)/python proto/generate.py
 
-# The documentation as a site, in build/site; pages that are written from code are checked in.
+# The documentation as a site, in build/site; what is written from code is checked in.
 docs: $(INSTALLED)
 	$(BIN)/python -m tools.attributes_page
 	$(BIN)/python -m tools.settings_page
+	$(BIN)/python -m tools.grafana.dashboard
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # Known vulnerabilities of the versions in constraints.txt, by pip-audit, which asks PyPI: needs a network.

@@ -13,8 +13,11 @@ from hypothesis import HealthCheck, settings
 
 from tests.support.postgres import Cluster, cluster
 
-BY_HAND = {"go": "Go 1.26, or any from 1.21 that may fetch it"}
-"""Programs that no package of Debian has as new as tests need them."""
+BY_HAND = {
+    "go": "Go 1.26, or any from 1.21 that may fetch it",
+    "schemathesis": "it under Python 3.11 or newer",
+}
+"""What no package of Debian has as new as tests need it."""
 
 pytest_plugins = ("tests.support.fault_table",)
 

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
+
+from flowmark_otel.backend.api.endpoints import ENDPOINTS, PREFIX
+from tests.conftest import BY_HAND, STORES
+from tests.support.api import Api, told
+
+if find_spec("schemathesis") is None:
+    pytest.skip(f"needs schemathesis; install {BY_HAND['schemathesis']}", allow_module_level=True)
+
+import schemathesis
 from schemathesis import Case, GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
@@ -16,10 +25,6 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
-
-from flowmark_otel.backend.api.endpoints import ENDPOINTS, PREFIX
-from tests.conftest import STORES
-from tests.support.api import Api, told
 
 EXAMPLES = 8  # of each request, store, and kind of question
 

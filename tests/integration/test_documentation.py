@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,12 +18,13 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.util.types import AttributeValue
 
 from flowmark_otel.names import ATTEMPT_GROUP_ID, ATTEMPT_NUMBER
-from tests.support.documents import DOCUMENTS, ROOT, Block, blocks
+from tests.support.documents import DOCUMENTS, ROOT, Block, blocks, fenceless
 from tests.support.serving import Serving, run_cli
 from tests.support.spans import finished_spans
 
 BIN: Final = Path(sys.executable).parent
 TEST_README: Final = "tests/integration/test_readme.py runs it and looks at what came of it"
+TEST_EXAMPLES: Final = "tests/integration/test_examples.py runs it with ports and keys of its own"
 TEST_LANGUAGES: Final = "a part of an example, held to it by tests/integration/test_languages.py"
 TEST_COLLECTOR: Final = "tests/integration/test_collector_readme.py runs it with other ports"
 TEST_REPLICAS: Final = "fixed ports; tests/integration/test_replicas.py runs all with others"
@@ -30,6 +32,9 @@ TEST_DEPLOY: Final = "needs a container engine; tests/integration/test_deploy.py
 KEYS_CREATE: Final = (
     "flowmark-otel keys create --db sqlite:////var/lib/flowmark-otel/flowmark.db"
     " --project default --kind read"
+)
+STOCK_GRPC: Final = (
+    "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4317 python examples/stock_sdk.py --protocol grpc"
 )
 
 ELSEWHERE: Final = {
@@ -76,6 +81,27 @@ ELSEWHERE: Final = {
     ("collector/rotel/README.md", "python3.11 -m venv /opt/rotel"): (
         "fixed paths and ports; tests/integration/test_rotel.py runs the agent with others"
     ),
+    ("examples/README.md", STOCK_GRPC): TEST_EXAMPLES,
+    (
+        "examples/README.md",
+        'export OTEL_EXPORTER_OTLP_HEADERS="authorization=Bearer%20fmk_…"',
+    ): TEST_EXAMPLES,
+    (
+        "examples/flask_service/README.md",
+        "export OTEL_SERVICE_NAME=crm-sync OTEL_METRICS_EXPORTER=none OTEL_LOGS_EXPORTER=none",
+    ): TEST_EXAMPLES,
+    (
+        "examples/flask_service/README.md",
+        "curl -X POST http://127.0.0.1:5000/sync/customer-batch-42",
+    ): TEST_EXAMPLES,
+    (
+        "examples/notebook/README.md",
+        "pip install 'flowmark-otel[server]' notebook",
+    ): "tests/integration/test_testing_notebook.py runs the notebook in a kernel",
+    (
+        "docs/retention.md",
+        "flowmark-otel runs delete KEY",
+    ): "tests/integration/test_cli_deleting.py runs both on a store that has such runs",
     ("deploy/README.md", "docker build --file deploy/Dockerfile --tag flowmark-otel ."): (
         TEST_DEPLOY
     ),
@@ -144,6 +170,14 @@ def test_each_block_is_known() -> None:
     assert {block.language for block in BLOCKS} == {"console", "promql", "python", "yaml"}
 
 
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_no_command_stands_outside_of_a_block(name: str) -> None:
+    """E6: what is shown indented is a figure or an answer; commands are fenced, so they are run."""
+    programs = r"(?:flowmark-otel|opentelemetry-instrument|python3?|pip|make|export|curl|docker)\b"
+    bare = fenceless((ROOT / name).read_text("utf-8"))
+    assert re.findall(rf"^ {{4}}(?:[A-Z_]+=\S+ )*{programs}.*$", bare, re.MULTILINE) == []
+
+
 @pytest.mark.parametrize("block", of("python"))
 def test_python_runs(block: Block, environment: dict[str, str], tmp_path: Path) -> None:
     """A26: what is shown in Python runs as pasted, and records where the environment says."""
@@ -168,6 +202,7 @@ def test_commands_run(command: str, environment: dict[str, str], tmp_path: Path)
     attempt: dict[str, AttributeValue] = {ATTEMPT_GROUP_ID: "batch-42", ATTEMPT_NUMBER: 1}
     captured = encode_spans(finished_spans("push", attributes=attempt))
     (tmp_path / "traces.json").write_bytes(captured.SerializeToString())
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
     if SERVE.match(command):
         _serves(command, environment, tmp_path)
         return
@@ -201,15 +236,19 @@ def _serves(command: str, environment: dict[str, str], folder: Path) -> None:
     assert process.returncode == 0
 
 
+@pytest.mark.needs("promtool")
 @pytest.mark.parametrize("block", of("yaml"))
 def test_configurations_are_taken(block: Block, tmp_path: Path) -> None:
-    """C1: a configuration that is shown is one that the collector takes, once it is there."""
-    assert {"receivers", "exporters", "service"} <= set(yaml.safe_load(block.text))
-    if "\n  collect " in run_cli("--help").stdout:
-        file = tmp_path / "collector.yaml"
-        file.write_text(block.text, encoding="utf-8")
+    """C1, E7: a configuration that is shown is one that who it is for takes."""
+    file = tmp_path / "shown.yaml"
+    file.write_text(block.text, encoding="utf-8")
+    if "scrape_configs" in yaml.safe_load(block.text):
+        shutil.copy(ROOT / "deploy" / "prometheus" / "alerts.yaml", tmp_path)
+        command = ["promtool", "check", "config", str(file)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    else:
         done = run_cli("collect", "--config", str(file), "--validate")
-        assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.needs("promtool")

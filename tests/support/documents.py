@@ -47,3 +47,8 @@ def blocks() -> Iterator[Block]:
     for document in DOCUMENTS:
         for _, language, text in _BLOCK.findall((ROOT / document).read_text(encoding="utf-8")):
             yield Block(document, language, dedent(text))
+
+
+def fenceless(text: str) -> str:
+    """A document without its blocks of code."""
+    return _BLOCK.sub("", text)
