@@ -40,7 +40,7 @@ def shortened(rules: str) -> str:
             )
             if "for" in rule:
                 rule["for"] = _short(rule["for"])
-    return yaml.safe_dump(document)
+    return yaml.safe_dump(document, sort_keys=False)
 
 
 def _short(duration: str) -> str:

@@ -43,7 +43,7 @@ def test_ids_are_unique() -> None:
         assert sorted(set(letters)) == sorted(letters)
 
 
-def overlap(one: dict[str, Any], other: dict[str, Any]) -> bool:
+def overlap(one: dict[str, int], other: dict[str, int]) -> bool:
     """Whether two places on the grid share a cell."""
     across = one["x"] < other["x"] + other["w"] and other["x"] < one["x"] + one["w"]
     return across and one["y"] < other["y"] + other["h"] and other["y"] < one["y"] + one["h"]
