@@ -243,7 +243,12 @@ class Judge:
     ) -> None:
         """The first start stays; a further one from another span adds nothing."""
         if found is None:
-            found = Occurrence(run.id, claim.operation_id or "", claim.operation or "")
+            found = Occurrence(
+                run.id,
+                claim.operation_id or "",
+                claim.operation or "",
+                project_id=run.project_id,
+            )
             self.known.occurrences[found.run, found.operation_id] = found
             self.holding.note((run.workflow, found.operation))
         if claim.fields is None:

@@ -121,8 +121,8 @@ class Occurrence:
     """A row of ``occurrences``; while ``fields`` is None a claim on the name and no occurrence.
 
     ``decided``: 1 where metrics have counted the operation; the highest attempt of a group says so
-    for all. ``claimed`` tells that the stored row is such a claim: of others ``BINDING`` never
-    changes.
+    for all. ``project_id`` is the run's. ``claimed`` tells that the stored row is such a claim: of
+    others ``BINDING`` never changes.
     """
 
     run: int
@@ -139,6 +139,7 @@ class Occurrence:
     duration_ns: int | None = None
     error_code: str | None = None
     decided: int = 0
+    project_id: int = 0
     stored: bool = False
     changed: bool = True
     claimed: bool = False
@@ -181,12 +182,13 @@ class Occurrence:
             self.duration_ns,
             self.error_code,
             self.decided,
+            self.project_id,
         )
 
     def update(self) -> tuple[object, ...]:
         """The key, the columns ``BINDING`` where they change, and the columns ``CHANGING``."""
         kept = len(self.CHANGING) + (len(self.BINDING) if self.claimed else 0)
-        return (self.run, self.operation_id, *self.row()[-kept:])
+        return (self.run, self.operation_id, *self.row()[-1 - kept : -1])
 
 
 @dataclass(slots=True)

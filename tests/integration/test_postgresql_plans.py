@@ -25,8 +25,8 @@ INSERT INTO runs (id, key, project_id, origin, workflow, run_id, first_received_
     last_received_at, stale)
     SELECT i, decode(md5(i::text), 'hex'), 1, 'server', 'w', 'r' || i, i, i, 0
     FROM generate_series(1, 3000) AS i;
-INSERT INTO occurrences (run, operation_id, operation, group_id, number, fields, status)
-    SELECT i, 'op' || k, 'o', 'g' || i, k, '{}', 'completed'
+INSERT INTO occurrences (run, operation_id, operation, group_id, number, fields, status, project_id)
+    SELECT i, 'op' || k, 'o', 'g' || i, k, '{}', 'completed', 1
     FROM generate_series(1, 3000) AS i, generate_series(1, 2) AS k;
 ALTER SEQUENCE runs_id_seq RESTART WITH 3001
 """

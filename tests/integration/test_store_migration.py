@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import MetaData, select, text
+from sqlalchemy import Connection, MetaData, select, text
 
-from flowmark_otel.backend.read import Reader
-from flowmark_otel.backend.store import database_of, migrate, migrate_store, open_store
+from flowmark_otel.backend.read import Reader, RunFilters, elsewhere
+from flowmark_otel.backend.store import database_of, migrate, migrate_store, open_store, schema
+from flowmark_otel.backend.summary import search
 from flowmark_otel.errors import SchemaMismatch
 from tests.conftest import STORES
 from tests.support import old_store
@@ -99,6 +100,49 @@ def test_a_migration_counts_what_is_held(url: str) -> None:
         (old_store.PROJECT, "crm.sync", ""),
         (old_store.PROJECT, "crm.sync", "push"),
     ]
+
+
+@pytest.mark.parametrize("revision", ["0004", "0005"])
+def test_a_migration_gives_what_is_looked_up_its_project(url: str, revision: str) -> None:
+    """Row 22: what an old store holds is looked up by project, in groups and in the full text.
+
+    The words of runs can be taken away again as they were put in.
+    """
+    old_store.make(url, revision)
+    old_store.summarise(url)
+    before = held(url, "occurrences")["occurrences"]
+    migrate_store(url)
+    after = held(url, "occurrences")["occurrences"]
+    assert [row[: len(old)] for row, old in zip(after, before, strict=True)] == before
+    assert [(row[0], row[-1]) for row in after] == [
+        *[(1, old_store.PROJECT)] * old_store.ATTEMPTS,
+        (2, old_store.OTHER),
+        (3, old_store.PROJECT),
+    ]
+    store = open_store(url)
+    of_group = RunFilters(group_id="g")
+    for project, own in ((old_store.PROJECT, {1, 3}), (old_store.OTHER, {2})):
+        with store.engine.connect() as connection:
+            for phrases in ([["crm"]], [["sync", "pu"], ["g"]]):
+                assert set(search.some(connection, project, phrases, 9)) == own
+                assert search.among(connection, project, phrases, {1, 2, 3}) == own
+            assert search.some(connection, project, [["push", "sync"]], 9) == []
+        runs = Reader(store).runs(project, of_group).items
+        assert {int(run.run_id[1:]) for run in runs} == own
+        with store.engine.connect() as connection:
+            of_project = schema.runs.c.project_id == project
+            for row in connection.execute(select(schema.runs).where(of_project)):
+                found = elsewhere.elsewhere(connection, project, row, [("push", "g")])
+                assert found["push", "g"].number == len(own) - 1
+
+    def forget(connection: Connection) -> None:
+        search.remove(connection, old_store.PROJECT, [(1, old_store.WORDS)])
+
+    store.write(forget).result(30)
+    with store.engine.connect() as connection:
+        assert search.some(connection, old_store.PROJECT, [["crm"]], 9) == [3]
+        assert search.some(connection, old_store.OTHER, [["crm"]], 9) == [2]
+    store.close()
 
 
 def test_a_migration_that_fails_changes_nothing(url: str) -> None:

@@ -7,16 +7,19 @@ from typing import Any, Final
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import Connection, MetaData, Table
+from sqlalchemy import Connection, MetaData, Table, text
 
 from flowmark_otel import names
 from flowmark_otel.backend.store import database_of, migrate
 from flowmark_otel.model import run_key
 
 PROJECT: Final = 1
+OTHER: Final = 2
+WORDS: Final = "crm sync push g"
 RECEIVED: Final = 1_700_000_000_000_000_000
 EVENTS: Final = 5
 GROUPS: Final = 2
+ATTEMPTS: Final = 3
 BACKEND_ID: Final = "as-it-was"
 
 
@@ -34,6 +37,66 @@ def make(url: str, revision: str) -> None:
         tables.reflect(connection)  # as they were, whatever they are by now
         _fill(connection, tables.tables)
     opened.dispose()
+
+
+def summarise(url: str) -> None:
+    """Add to a store of revision 0003 to 0005 what its version kept of two projects' runs.
+
+    A second project has a run of the same names, which stands among those of the first.
+    """
+    opened = database_of(url).writing()
+    with opened.connect() as connection, connection.begin():
+        tables = MetaData()
+        tables.reflect(connection, only=("projects", "runs", "occurrences", "summaries"))
+        added = {name: table.insert() for name, table in tables.tables.items()}
+        connection.execute(added["projects"].values(id=OTHER, name="o", created_at=RECEIVED))
+        for run, project in ((2, OTHER), (3, PROJECT)):
+            named = {"origin": "server", "workflow": "crm.sync"}
+            connection.execute(
+                added["runs"].values(
+                    id=run,
+                    key=run_key(project, names.ORIGIN_SERVER, "crm.sync", f"r{run}"),
+                    project_id=project,
+                    run_id=f"r{run}",
+                    first_received_at=RECEIVED,
+                    last_received_at=RECEIVED,
+                    **named,
+                )
+            )
+            connection.execute(
+                added["occurrences"].values(
+                    run=run,
+                    operation_id="op-1",
+                    operation="push",
+                    group_id="g",
+                    number=1,
+                    fields="{}",
+                    status="open",
+                    start_event=run,
+                )
+            )
+        for run, project in ((1, PROJECT), (2, OTHER), (3, PROJECT)):
+            connection.execute(
+                added["summaries"].values(
+                    run=run,
+                    project_id=project,
+                    origin="server",
+                    workflow="crm.sync",
+                    first_received_at=RECEIVED,
+                    most_attempts=1,
+                    terms=b"[]",
+                    tallies=b"[]",
+                    body=WORDS,
+                )
+            )
+            connection.execute(text(_WORDS[connection.dialect.name]), {"run": run, "body": WORDS})
+    opened.dispose()
+
+
+_WORDS: Final = {
+    "sqlite": "INSERT INTO search (rowid, body) VALUES (:run, :body)",
+    "postgresql": "INSERT INTO search (run, body) VALUES (:run, to_tsvector('simple', :body))",
+}
 
 
 def _fill(connection: Connection, tables: Any) -> None:

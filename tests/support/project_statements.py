@@ -8,10 +8,6 @@ from __future__ import annotations
 from typing import Final
 
 STORE_WIDE: Final = {
-    "summary/search.py _run": "full text is one index; who reads its runs drops those of others",
-    "read/finding.py _named": "a group id is looked up in all projects, and then dropped likewise",
-    "read/elsewhere.py _repeated": "whether any other run names a group, before ours are counted",
-    "read/elsewhere.py _others": "the runs that name a group, at most so many; ours are counted",
     "read/intake.py _attempts": "bytes per attempt are those of the whole store (contract, 5)",
     "read/intake.py _store_bytes": "the size of the store, likewise",
 }
@@ -26,6 +22,7 @@ GROWING: Final = (
 BUILT: Final = {
     "evidence.py conflicts": "run by _add_conflicts",
     "evidence.py conflicts_with": "run by _add_conflicts",
+    "read/elsewhere.py _elsewhere": "run by _repeated",
     "read/events.py _stored": "run by _accepted",
     "read/events.py _rejected": "run by _refused",
     "read/events.py named_events": "run by its _accepted and _refused",

@@ -39,13 +39,15 @@ def elsewhere(
 ) -> dict[GroupKey, Elsewhere]:
     """The other runs of the run's project and origin that name the same group, by group."""
     found = dict.fromkeys(keys, Elsewhere())
-    for operation, group_id in _repeated(connection, run, keys):
+    for operation, group_id in _repeated(connection, project_id, run, keys):
         found[operation, group_id] = _others(connection, project_id, run, operation, group_id)
     return found
 
 
-def _repeated(connection: Connection, run: RunRow, keys: Sequence[GroupKey]) -> list[DbRow]:
-    """The groups that any other run of the store names; few do, and only those are counted."""
+def _repeated(
+    connection: Connection, project_id: int, run: RunRow, keys: Sequence[GroupKey]
+) -> list[DbRow]:
+    """The groups that any other run of the project names; few do, and only those are counted."""
     repeated: list[DbRow] = []
     for some in chunks(keys):
         # Each group once: its attempts, of which there may be thousands, all name the same.
@@ -59,17 +61,18 @@ def _repeated(connection: Connection, run: RunRow, keys: Sequence[GroupKey]) -> 
             .distinct()
             .subquery("named")
         )
-        repeated += connection.execute(select(named).where(_elsewhere(named, run)))
+        repeated += connection.execute(select(named).where(_elsewhere(project_id, named, run)))
     return repeated
 
 
-def _elsewhere(named: Subquery, run: RunRow) -> ColumnElement[bool]:
+def _elsewhere(project_id: int, named: Subquery, run: RunRow) -> ColumnElement[bool]:
     """Whether another run names the group: one stored before, or one stored after.
 
     A seek in the index each; all of the run's own rows may lie between them.
     """
     other = schema.occurrences.alias("other").c
     same = (
+        other.project_id == project_id,
         other.group_id == named.c.group_id,
         other.operation == named.c.operation,
         other.group_id.is_not(None),
@@ -81,6 +84,7 @@ def _others(
     connection: Connection, project_id: int, run: RunRow, operation: str, group_id: str
 ) -> Elsewhere:
     same = and_(
+        _columns.project_id == project_id,
         _columns.group_id == group_id,
         _columns.group_id.is_not(None),
         _columns.operation == operation,

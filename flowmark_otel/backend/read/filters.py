@@ -126,7 +126,9 @@ def named(project_id: int, filters: RunFilters) -> list[Select[Any]]:
         )
     if filters.group_id is not None:
         with_group = select(_occurrences.run).where(
-            _occurrences.group_id == filters.group_id, _occurrences.group_id.is_not(None)
+            _occurrences.project_id == project_id,
+            _occurrences.group_id == filters.group_id,
+            _occurrences.group_id.is_not(None),
         )
         if filters.operation is not None:
             with_group = with_group.where(_occurrences.operation == filters.operation)

@@ -244,7 +244,7 @@ class _Finder:
         held.append(_runs.stale == 0)
         rarest, number = self._rarest(by_term)
         if self._phrases is not None and number >= _ESTIMATE:  # else they are gone through sooner
-            found = search.some(self._connection, self._phrases, MOST_NAMED + 1)
+            found = search.some(self._connection, self._project_id, self._phrases, MOST_NAMED + 1)
             if len(found) <= MOST_NAMED:
                 named = set(found)
                 all_terms = [*held, *map(_has, by_term)]
@@ -257,7 +257,7 @@ class _Finder:
         def decide(ids: Sequence[int]) -> Sequence[RunRow]:
             if self._phrases is not None and ids:
                 # Before the rows are read, which costs the more.
-                ids = list(search.among(self._connection, self._phrases, ids))
+                ids = list(search.among(self._connection, self._project_id, self._phrases, ids))
             return self._rows(ids, held) if ids else []
 
         if rarest is None:

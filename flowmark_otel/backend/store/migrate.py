@@ -17,7 +17,7 @@ from flowmark_otel.backend.store.database import Database
 from flowmark_otel.backend.store.store import BACKEND_ID
 from flowmark_otel.errors import SchemaMismatch
 
-REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005")
+REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006")
 """All revisions, oldest first; the last is this version's. A test compares the scripts."""
 
 _SCRIPTS: Final = Path(__file__).with_name("migrations")

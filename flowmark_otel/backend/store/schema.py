@@ -211,6 +211,8 @@ occurrences = Table(
     Column("error_code", String),
     # 1: metrics have counted its operation; of a group the highest attempt says so.
     Column("decided", SmallInteger, nullable=False, server_default="0"),
+    # The run's, so that what goes by a group id goes through one project's rows alone.
+    Column("project_id", BigInteger, nullable=False),
     # A place (group, number) of a run and operation name names one operation id (A6).
     Index(
         "occurrences_by_place",
@@ -225,6 +227,7 @@ occurrences = Table(
     # The same group id and operation name in other runs (contract, section 1: ``elsewhere``).
     Index(
         "occurrences_elsewhere",
+        "project_id",
         "group_id",
         "operation",
         "run",

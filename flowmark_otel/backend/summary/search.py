@@ -1,4 +1,9 @@
-"""Full text of runs: SQLite's FTS5, PostgreSQL's tsvector. Words are quoted (``words``)."""
+"""Full text of runs: SQLite's FTS5, PostgreSQL's tsvector. Words are quoted (``words``).
+
+Each word is kept behind the code of its project, so a question of one project goes through its own
+part of the index, however many words others keep. None of another's can be found by mistake: what
+is asked for without a code finds nothing.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +15,7 @@ from sqlalchemy import Connection, TextClause, text
 from flowmark_otel.backend.evidence import chunks
 
 _SQLITE: Final = "sqlite"
+_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _ADD: Final = {
     _SQLITE: text("INSERT INTO search (rowid, body) VALUES (:run, :body)"),
     "postgresql": text("INSERT INTO search (run, body) VALUES (:run, CAST(:body AS tsvector))"),
@@ -30,7 +36,7 @@ _LATEST: Final = {
     # A vector keeps few places of a word, so it finds the words, and the body tells the phrases.
     "postgresql": text(
         "SELECT search.run FROM search JOIN summaries ON summaries.run = search.run"
-        " WHERE search.body @@ CAST(:asked AS tsquery)"
+        " WHERE search.body @@ CAST(:asked AS tsquery) AND summaries.project_id = :project_id"
         " AND ' ' || summaries.body LIKE ALL (:patterns) LIMIT :most"
     ),
 }
@@ -39,24 +45,38 @@ _AMONG: Final = {
         "SELECT rowid FROM search WHERE search MATCH :asked AND rowid BETWEEN :first AND :last"
     ),
     "postgresql": text(
-        "SELECT run FROM summaries WHERE run = ANY(:runs) AND ' ' || body LIKE ALL (:patterns)"
+        "SELECT run FROM summaries WHERE run = ANY(:runs) AND project_id + 0 = :project_id"
+        " AND ' ' || body LIKE ALL (:patterns)"
     ),
 }
 
 
-def add(connection: Connection, bodies: Sequence[tuple[int, str]]) -> None:
-    """Keep the words of runs, given by ``runs.id``."""
+def code_of(project_id: int) -> str:
+    """What the words of a project begin with; none begins with that of another project.
+
+    Its length as a digit of base 36, then the id in that base: two characters for most.
+    """
+    digits = ""
+    while project_id:
+        project_id, digit = divmod(project_id, len(_DIGITS))
+        digits = _DIGITS[digit] + digits
+    return _DIGITS[len(digits)] + digits
+
+
+def add(connection: Connection, project_id: int, bodies: Sequence[tuple[int, str]]) -> None:
+    """Keep the words of runs of a project, given by ``runs.id``."""
     dialect = connection.dialect.name
-    rows = [
-        {"run": run, "body": body if dialect == _SQLITE else _vector(body)} for run, body in bodies
-    ]
+    code = code_of(project_id)
+    written = _text if dialect == _SQLITE else vector
+    rows = [{"run": run, "body": written(code, body)} for run, body in bodies]
     if rows:
         connection.execute(_ADD[dialect], rows)
 
 
-def remove(connection: Connection, bodies: Sequence[tuple[int, str]]) -> None:
-    """Forget the words of runs; these are all that was kept of them."""
-    rows = [{"run": run, "body": body} for run, body in bodies]
+def remove(connection: Connection, project_id: int, bodies: Sequence[tuple[int, str]]) -> None:
+    """Forget the words of runs of a project; these are all that was kept of them."""
+    code = code_of(project_id)
+    rows = [{"run": run, "body": _text(code, body)} for run, body in bodies]
     if rows:
         connection.execute(_REMOVE[connection.dialect.name], rows)
 
@@ -66,30 +86,36 @@ def clear(connection: Connection) -> None:
     connection.execute(_CLEAR[connection.dialect.name])
 
 
-def some(connection: Connection, phrases: Sequence[Sequence[str]], most: int) -> list[int]:
-    """The ``runs.id`` of at most so many runs in which all phrases occur, of whatever project."""
-    return _run(connection, _LATEST, phrases, most=most)
+def some(
+    connection: Connection, project_id: int, phrases: Sequence[Sequence[str]], most: int
+) -> list[int]:
+    """The ``runs.id`` of at most so many runs of a project in which all phrases occur."""
+    return _run(connection, _LATEST, project_id, phrases, most=most)
 
 
 def among(
-    connection: Connection, phrases: Sequence[Sequence[str]], runs: Iterable[int]
+    connection: Connection, project_id: int, phrases: Sequence[Sequence[str]], runs: Iterable[int]
 ) -> set[int]:
-    """Those of some runs in which all phrases occur."""
+    """Those of some runs, as far as they are of a project, in which all phrases occur."""
     found: set[int] = set()
     for chunk in chunks(sorted(runs)):
         given = {"first": chunk[0], "last": chunk[-1], "runs": list(chunk)}
-        found.update(_run(connection, _AMONG, phrases, **given))
+        found.update(_run(connection, _AMONG, project_id, phrases, **given))
     return found
 
 
 def _run(
     connection: Connection,
     statements: dict[str, TextClause],
+    project_id: int,
     phrases: Sequence[Sequence[str]],
     **given: object,
 ) -> list[int]:
     dialect = connection.dialect.name
-    given["asked"] = _match(phrases) if dialect == _SQLITE else _query(phrases)
+    code = code_of(project_id)
+    coded = [[code + word for word in phrase] for phrase in phrases]
+    given["asked"] = _match(coded) if dialect == _SQLITE else _query(coded)
+    given["project_id"] = project_id
     # Words are of letters and digits alone: none is a sign of LIKE's.
     given["patterns"] = [f"% {' '.join(phrase)}%" for phrase in phrases]
     statement = statements[dialect]
@@ -110,5 +136,10 @@ def _query(phrases: Sequence[Sequence[str]]) -> str:
     )
 
 
-def _vector(body: str) -> str:
-    return " ".join(f"'{word}'" for word in dict.fromkeys(body.split()))
+def _text(code: str, body: str) -> str:
+    return " ".join(code + word for word in body.split())
+
+
+def vector(code: str, body: str) -> str:
+    """What PostgreSQL keeps of the words of a run, as text."""
+    return " ".join(f"'{code}{word}'" for word in dict.fromkeys(body.split()))

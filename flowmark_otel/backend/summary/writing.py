@@ -92,7 +92,7 @@ def forget(connection: Connection, runs: Sequence[int]) -> None:
         for project_id, of_project in by_project.items():
             sums = Sums(project_id)
             known = kept(connection, [row.id for row in of_project])
-            _take_away(connection, sums, known.values())
+            _take_away(connection, project_id, sums, known.values())
             sums.write(connection, ids)
             connection.execute(
                 delete(derived.summaries).where(derived.summaries.c.run.in_(list(known)))
@@ -174,8 +174,8 @@ def _fold(connection: Connection, ids: Ids, project_id: int, rows: Sequence[DbRo
         written.append(_row(row, summary, terms))
     _write(connection, removed, added)
     remove_unused(connection, {one["term"] for one in removed})
-    search.remove(connection, outdated)
-    search.add(connection, bodies)
+    search.remove(connection, project_id, outdated)
+    search.add(connection, project_id, bodies)
     sums.write(connection, ids)
     _replace(connection, written, known)
     _mark_referrers(connection, [row.key for row in rows if row.id not in known])
@@ -223,7 +223,7 @@ def _write(
         connection.execute(insert(derived.postings), ordered)
 
 
-def _take_away(connection: Connection, sums: Sums, found: Iterable[Kept]) -> None:
+def _take_away(connection: Connection, project_id: int, sums: Sums, found: Iterable[Kept]) -> None:
     removed = []
     bodies = []
     for one in found:
@@ -234,7 +234,7 @@ def _take_away(connection: Connection, sums: Sums, found: Iterable[Kept]) -> Non
             for term in one.terms
         ]
     _write(connection, removed, [])
-    search.remove(connection, bodies)
+    search.remove(connection, project_id, bodies)
 
 
 def _mark_referrers(connection: Connection, keys: Sequence[bytes]) -> None:
