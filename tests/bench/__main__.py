@@ -1,7 +1,8 @@
 """``python -m tests.bench [NAME]… [--json FILE]``: exit 1 if a target is missed.
 
 Of ``collector``: ``--otelcol FILE``, a stock Collector to measure beside it, and ``--minutes N``, a
-soak of that length.
+soak of that length. Of ``lists`` and ``lists-postgres``: ``--stores FOLDER``, where filled
+stores are kept.
 """
 
 from __future__ import annotations
@@ -58,6 +59,8 @@ def main(arguments: list[str]) -> int:
     program, minutes = _option(arguments, "--otelcol"), _option(arguments, "--minutes")
     collector.OPTIONS.otelcol = None if program is None else Path(program)
     collector.OPTIONS.minutes = float(minutes or 0)
+    stores = _option(arguments, "--stores")
+    lists.OPTIONS.stores = None if stores is None else Path(stores)
     unknown = [name for name in arguments if name not in BENCHMARKS]
     if unknown:
         sys.stderr.write(f"no benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}\n")

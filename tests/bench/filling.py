@@ -13,8 +13,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-import psycopg
-
 from flowmark_otel import names
 from flowmark_otel.backend.keys import Keys
 from flowmark_otel.backend.store import Arrival, Batch, Store, open_store, schema
@@ -43,28 +41,21 @@ class Template(NamedTuple):
     rejections: Sequence[tuple[Any, ...]]
 
 
-def fill(url: str, events: int, days: int, until: int) -> None:
-    """Fill an empty store with about so many events.
+def fill(path: Path, events: int, days: int, until: int) -> None:
+    """Make a store on SQLite of about so many events; ``copying`` makes one on PostgreSQL of it.
 
     Their runs are received evenly over days before a time in epoch nanoseconds.
     """
     runs = events // (2 * SPANS)
     with tempfile.TemporaryDirectory() as folder:
         templates = _templates(Path(folder) / "templates.db")
-    store = open_store(url)
+    store = open_store(f"sqlite:///{path}")
     Keys(store).ensure_project("default")
     store.close()
-    rows = _rows(_kinds(templates, runs), until - days * DAY, days * DAY // runs)
-    if url.startswith("sqlite:"):
-        _into_sqlite(url.removeprefix("sqlite:///"), rows)
-    else:
-        _into_postgresql(url, rows)
-    store = open_store(url)
+    _insert(path, _rows(_kinds(templates, runs), until - days * DAY, days * DAY // runs))
+    store = open_store(f"sqlite:///{path}")
     fold_all(store)
     store.close()
-    if not url.startswith("sqlite:"):
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute("VACUUM ANALYZE")  # as the server does by itself, in time
 
 
 def _templates(path: Path) -> dict[str, Template]:
@@ -165,7 +156,7 @@ def _rows(wanted: Iterator[tuple[int, Template]], begin: int, step: int) -> Rows
         yield [copier.rows(run, template) for run, template in some]
 
 
-def _into_sqlite(path: str, rows: Rows) -> None:
+def _insert(path: Path, rows: Rows) -> None:
     connection = sqlite3.connect(path, isolation_level=None)
     for pragma in ("synchronous = OFF", "journal_mode = MEMORY", "cache_size = -1000000"):
         connection.execute(f"PRAGMA {pragma}")
@@ -180,18 +171,6 @@ def _into_sqlite(path: str, rows: Rows) -> None:
         connection.execute("COMMIT")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.close()
-
-
-def _into_postgresql(url: str, rows: Rows) -> None:
-    with psycopg.connect(url, autocommit=True) as connection:
-        for some in rows:
-            for index, table in enumerate(_TABLES):
-                names_ = ", ".join(column.name for column in table.columns)
-                with connection.cursor().copy(f"COPY {table.name} ({names_}) FROM STDIN") as copy:
-                    for each in some:
-                        for row in each[index]:
-                            copy.write_row(row)
-        connection.execute("ANALYZE")  # what is folded is found by
 
 
 class _Copier:
