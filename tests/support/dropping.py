@@ -16,17 +16,21 @@ from types import FrameType
 from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
-from sqlalchemy import BinaryExpression, Column, Connection
+from sqlalchemy import BinaryExpression, Column, Connection, TextClause, text as text_of
+from sqlalchemy.dialects.postgresql import dialect as dialect_of_postgresql
+from sqlalchemy.exc import UnsupportedCompilationError
 from sqlalchemy.sql import operators, visitors
 
 import flowmark_otel
+from flowmark_otel.backend.store.postgresql import statements as postgresql
 from flowmark_otel.backend.store.sqlite import statements
 
 _PACKAGE: Final = Path(flowmark_otel.__file__).parent
 _PROJECT: Final = "project_id"
 # ``project_id = ?``, ``project_id + ? = ?``, and where tables are joined.
-_COMPARED: Final = re.compile(r"\bproject_id(?: \+ \?)? = |= \w+\.project_id\b")
-_OF_DRIVER: Final = re.compile(r"\b\w+\.project_id = (\?|given\.project_id)")
+_COMPARED: Final = re.compile(r"\bproject_id(?: \+ [?0])? = |= \w+\.project_id\b")
+_IN_TEXT: Final = re.compile(r"\bproject_id(?: \+ 0)? = :project_id\b")
+_OF_DRIVER: Final = re.compile(r"\b\w+\.project_id = (\?|%b::\w+|given\.project_id)")
 # Frames of their own in some versions of Python only; the function around them is meant.
 _WITHIN: Final = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 _SPACE: Final = re.compile(r"\s+")
@@ -66,6 +70,8 @@ class Watch:
             patch.object(statements.Seek, "run", self._seeking(statements.Seek.run)),
             patch.object(statements.Seek, "text", self._texts(statements.Seek.text)),
             patch.object(statements.Update, "text", self._texts(statements.Update.text)),
+            patch.object(postgresql.Seek, "run", self._asking(postgresql.Seek.run)),
+            patch.object(postgresql.Update, "run", self._asking(postgresql.Update.run)),
         ):
             yield self
 
@@ -78,7 +84,8 @@ class Watch:
             if site == self.dropped:
                 statement = without_project(statement)
             result = execute(connection, statement, *given, **options)
-            if not result.returns_rows:
+            # An insert may give the key that the database chose, which is asked for by name.
+            if not result.returns_rows or getattr(statement, "is_insert", False):
                 self.ran.append(Ran(site, result.rowcount))
                 return result
             frozen = result.freeze()
@@ -97,6 +104,26 @@ class Watch:
             return iter(rows)
 
         return seek
+
+    def _asking(self, run: Any) -> Any:
+        """The same for PostgreSQL, where a statement has one text for any number of keys."""
+
+        def ask(of: Any, driver: Any, keys: Any, fixed: Sequence[object] = ()) -> Any:
+            text = of._text
+            site = Site("", text)
+            given = (keys, fixed) if isinstance(of, postgresql.Seek) else (keys,)
+            try:
+                if site == self.dropped:
+                    of._text = _unconditional(text)
+                found = run(of, driver, *given)
+                rows = None if found is None else list(found)
+            finally:
+                of._text = text
+            if _OF_DRIVER.search(text):
+                self.ran.append(Ran(site, rows))
+            return None if rows is None else iter(rows)
+
+        return ask
 
     def _texts(self, text: Any) -> Any:
         """The statements of the driver are the same wherever they are run: known by their text."""
@@ -130,6 +157,9 @@ def without_project(statement: Any) -> Any:
     def replaced(element: Any, **_given: Any) -> Any:
         return element.left.is_not(None) if _compares_project(element) else None
 
+    if isinstance(statement, TextClause):
+        always = "CAST(:project_id AS bigint) IS NOT NULL"
+        return text_of(_IN_TEXT.sub(always, statement.text))
     made = visitors.replacement_traverse(statement, {}, replaced)
     assert not _COMPARED.search(_text(made)), _text(made)
     return made
@@ -154,7 +184,7 @@ def _is_project(element: Any) -> bool:
 
 def _unconditional(text: str) -> str:
     def always(found: re.Match[str]) -> str:
-        return "? IS NOT NULL" if found[1] == "?" else "1 = 1"
+        return "1 = 1" if found[1].startswith("given") else f"{found[1]} IS NOT NULL"
 
     return _OF_DRIVER.sub(always, text)
 
@@ -174,7 +204,14 @@ _TEXTS: Final[dict[Any, str]] = {}
 
 
 def _compiled(statement: Any) -> str:
-    return _SPACE.sub(" ", str(statement.compile(dialect=statements.DIALECT))).strip()
+    try:
+        text = str(statement.compile(dialect=statements.DIALECT))
+    except UnsupportedCompilationError:  # there is only one dialect that has it
+        text = str(statement.compile(dialect=_POSTGRESQL))
+    return _SPACE.sub(" ", text).strip()
+
+
+_POSTGRESQL: Final = dialect_of_postgresql(paramstyle="qmark")  # type: ignore[no-untyped-call]
 
 
 def _function(frame: FrameType | None) -> str | None:

@@ -32,7 +32,7 @@ from flowmark_otel.backend.read import (
 from flowmark_otel.backend.read.elsewhere import elsewhere
 from flowmark_otel.backend.store import Store, quotas, schema
 from flowmark_otel.backend.store.reading import snapshot
-from flowmark_otel.backend.summary import folding, live, rollups
+from flowmark_otel.backend.summary import folding, live, rollups, search
 from flowmark_otel.backend.summary.spans import pieces
 from flowmark_otel.errors import FlowmarkError
 from flowmark_otel.model import event_id, run_key
@@ -222,6 +222,7 @@ INNER: Final[dict[str, Way]] = {
     "conflicts with": _each(
         lambda c, row: evidence.conflicts_with(c, OURS, row.id, row.origin, _accepted(c, row))
     ),
+    "words": on(lambda c: search.among(c, OURS, [["crm"]], run_ids(c))),
     "tries": on(lambda c: tries.run_tries(c, OURS, run_ids(c))),
     "summaries": on(lambda c: folding.summarise(c, OURS, _rows(c))),
     "views": on(lambda c: runs.views_of(c, OURS, _rows(c))),

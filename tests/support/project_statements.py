@@ -79,3 +79,14 @@ BY_ID: Final = {
     "summary/writing.py forget": "of runs that bury read by project",
 }
 """Statements without a project condition: what else keeps them to one project."""
+
+OF_POSTGRESQL: Final = {
+    "": "look-ups and changes by many keys, written for the driver",
+    "summary/search.py _run": "the words of given runs",
+}
+"""Functions whose statements with a project condition are PostgreSQL's alone."""
+
+OF_SQLITE: Final = {
+    "": "the same look-ups and changes, as SQLite takes them",
+}
+"""And those that are SQLite's alone."""

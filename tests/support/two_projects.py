@@ -7,11 +7,11 @@ has arrivals before, among and after its.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Final
+
+from sqlalchemy import Connection, update
 
 from flowmark_otel import names
 from flowmark_otel.backend import audit
@@ -47,10 +47,10 @@ class Hands(SystemClock):
         return self.now
 
 
-def make(path: Path, *, alone: bool, folded: bool) -> None:
+def make(url: str, *, alone: bool, folded: bool) -> None:
     """A store with both projects, or ``alone`` with ours and an empty other one."""
     clock = Hands()
-    store = open_store(f"sqlite:///{path}", clock=clock)
+    store = open_store(url, clock=clock)
     keys = Keys(store)
     assert [keys.ensure_project(name) for name in ("ours", MARK)] == [OURS, THEIRS]
     _record(store, clock, OURS, "ours")
@@ -58,9 +58,9 @@ def make(path: Path, *, alone: bool, folded: bool) -> None:
         _record(store, clock, THEIRS, MARK)
     if folded:
         fold_all(store)
-    store.close()
     if not alone:
-        _collide(path)
+        store.write(_collide).result(30)
+    store.close()
 
 
 def folds(some: Iterable[Span]) -> list[Envelope | Refused]:
@@ -143,14 +143,15 @@ def spans_of(mark: str) -> Iterator[Span]:
     yield span(8, run_of("r2", outcome=mark, retry_of=("crm.sync", "gone")))
 
 
-def _collide(path: Path) -> None:
+def _collide(connection: Connection) -> None:
     """Let a run of theirs refer to a key of ours, as if the hashes of two names were the same."""
-    late = run_key(OURS, names.ORIGIN_SERVER, "crm.sync", LATE)
-    with sqlite3.connect(path) as connection:
-        changed = connection.execute(
-            f"UPDATE {schema.runs.name} SET retry_of_key = ?, stale = 0"  # noqa: S608  own name
-            " WHERE project_id = ? AND run_id = 'r7'",
-            (late, THEIRS),
+    runs = schema.runs.c
+    changed = connection.execute(
+        update(schema.runs)
+        .where(runs.project_id == THEIRS, runs.run_id == "r7")
+        .values(
+            retry_of_key=run_key(OURS, names.ORIGIN_SERVER, "crm.sync", LATE),
+            stale=0,
         )
-        assert changed.rowcount == 1
-    connection.close()
+    )
+    assert changed.rowcount == 1

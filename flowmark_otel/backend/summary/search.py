@@ -36,7 +36,7 @@ _LATEST: Final = {
     # A vector keeps few places of a word, so it finds the words, and the body tells the phrases.
     "postgresql": text(
         "SELECT search.run FROM search JOIN summaries ON summaries.run = search.run"
-        " WHERE search.body @@ CAST(:asked AS tsquery) AND summaries.project_id = :project_id"
+        " WHERE search.body @@ CAST(:asked AS tsquery)"
         " AND ' ' || summaries.body LIKE ALL (:patterns) LIMIT :most"
     ),
 }
