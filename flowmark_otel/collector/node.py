@@ -10,6 +10,7 @@ import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from flowmark_otel import names
@@ -38,7 +39,8 @@ class Taking(Protocol):
         ...
 
 
-class Done(NamedTuple, Generic[_Made]):
+@dataclass(frozen=True, slots=True)  # a generic named tuple needs Python 3.11
+class Done(Generic[_Made]):
     """What some tries made in the end."""
 
     made: _Made

@@ -117,7 +117,7 @@ ELSEWHERE: Final = {
 """Blocks that do not run here: document and first line, and what shows that they are right."""
 
 BLOCKS: Final = [block for block in blocks() if (block.document, block.first) not in ELSEWHERE]
-INSTALL: Final = re.compile(r"pip install .*flowmark-otel")
+INSTALL: Final = re.compile(r"pip install .*flowmark-otel|pipx run")
 SERVE: Final = re.compile(r"^(?:[A-Z_]+=\S+ )*flowmark-otel serve\b")
 
 
@@ -137,7 +137,7 @@ def of(language: str) -> list[object]:
 
 
 def commands() -> list[str]:
-    """Each command that is told; ``tests/packaging/test_wheel.py`` installs the wheel."""
+    """Each command that is told; ``tests/packaging/test_wheel.py`` installs the wheel, and by pipx."""
     told = [each for block in BLOCKS if block.language == "console" for each in block.commands]
     return [command for command in dict.fromkeys(told) if not INSTALL.search(command)]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.versions import interpreters, lower_bounds
+from tools.versions import interpreters, lower_bounds, with_pipx
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVER_ONLY = ("sqlalchemy", "starlette", "uvicorn", "click", "rich", "pydantic", "jinja2")
@@ -153,6 +153,11 @@ def test_demo_works_on_another_python(wheel: Path, tmp_path: Path) -> None:
     run(programs / "python", *install, *constraints, f"{wheel}[server]", cwd=tmp_path)
     done = run(programs / "flowmark-otel", "demo", "--once", cwd=tmp_path)
     assert "completed" in done.stdout
+
+
+def test_demo_works_by_pipx(wheel: Path) -> None:
+    """A27: `pipx run` shows the demo, and nothing has to be installed for good."""
+    assert with_pipx(wheel).demo == "passed"
 
 
 def test_lower_bounds_are_pins(wheel: Path) -> None:
