@@ -20,6 +20,7 @@ _LABELS: Final = 162
 _LEFT: Final = 3.2  # per cent kept for the numbers of the axis
 _BAR: Final = 0.72  # of a bucket's width
 _MOST_TICKS: Final = 5
+_SHORT: Final = 5  # characters of a bar's name that fit below it
 _MOST_LABELS: Final = 8
 _SPARK_WIDTH: Final = 96
 _SPARK_BASE: Final = 17.0
@@ -52,9 +53,14 @@ def bars(found: Sequence[Bar], reference: tuple[float, str] | None = None) -> tu
         middle = _LEFT + width * (index + 0.5)
         if bar.value:
             shapes.append(_bar(middle, width, _y(bar.value, top), partial=bar.partial))
-        if index % every == 0:
-            further = " wide" if index // every % 2 else ""
-            shapes.append(_text(_percent(middle), _LABELS, f"t mid-a{further}", bar.label))
+        back = len(found) - 1 - index  # the latest is always named
+        if back % every == 0:
+            further = " wide" if back // every % 2 else ""
+            # A long name of the latest would stand out of the chart if it stood in the middle.
+            at_end = back == 0 and len(bar.label) > _SHORT
+            x = _percent(middle + width * _BAR / 2 if at_end else middle)
+            anchor = "end-a" if at_end else "mid-a"
+            shapes.append(_text(x, _LABELS, f"t {anchor}{further}", bar.label))
     if reference is not None:
         shapes += _reference(*reference, top, _beside(found, highest))
     shapes += _values(found, width, top, highest)

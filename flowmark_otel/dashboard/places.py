@@ -23,10 +23,14 @@ _LAST: Final = 6
 
 
 class Claim(NamedTuple):
-    """A refused record of a place in conflict: its events, and what they say."""
+    """A refused record of a place in conflict: its events, and what they say.
+
+    ``error``: the code of its failure, or the type where no code is known.
+    """
 
     operation_id: str | None
     status: str
+    error: str | None
     started_at: int | None
     ended_at: int | None
     events: tuple[RejectedRecord, ...]
@@ -55,7 +59,7 @@ class Place(NamedTuple):
     @property
     def slug(self) -> str:
         """``3`` or ``3-7``: the end of its row's id."""
-        return span(self.first, self.last, "-")
+        return _slug(self.first, self.last)
 
 
 class Folded(NamedTuple):
@@ -71,7 +75,7 @@ class Folded(NamedTuple):
     @property
     def slug(self) -> str:
         """``3-8``."""
-        return span(self.places[0].first, self.places[-1].last, "-")
+        return _slug(self.places[0].first, self.places[-1].last)
 
     @property
     def kinds(self) -> tuple[tuple[Kind, int], ...]:
@@ -79,9 +83,13 @@ class Folded(NamedTuple):
         return tuple(Counter(place.kind for place in self.places).most_common())
 
 
-def span(first: int, last: int, dash: str = "–") -> str:
-    """A number, or the first and the last of several."""
-    return str(first) if first == last else f"{first}{dash}{last}"
+def span(first: int, last: int) -> str:
+    """A number, or the first and the last of several: ``3``, ``3–7``, ``3–1,000``."""
+    return f"{first:,}" if first == last else f"{first:,}–{last:,}"
+
+
+def _slug(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first}-{last}"
 
 
 def places(group: GroupView) -> tuple[Place, ...]:
@@ -190,7 +198,7 @@ def _claims(rejected: Iterable[RejectedRecord]) -> dict[int, tuple[Claim, ...]]:
 
 
 def _claim(operation_id: str | None, events: Sequence[RejectedRecord]) -> Claim:
-    start = end = None
+    start = end = error = None
     status = names.STATUS_OPEN
     for event in events:
         if event.event == names.OPERATION_STARTED:
@@ -198,7 +206,9 @@ def _claim(operation_id: str | None, events: Sequence[RejectedRecord]) -> Claim:
         elif event.event in _ENDS:
             end = event.sent_at
             status = _ENDS[event.event]
-    return Claim(operation_id, status, start, end, tuple(events))
+            code = event.attributes.get(names.ERROR_CODE) or event.attributes.get(names.ERROR_TYPE)
+            error = None if code is None else str(code)
+    return Claim(operation_id, status, error, start, end, tuple(events))
 
 
 _ENDS: Final = {

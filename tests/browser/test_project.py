@@ -67,7 +67,7 @@ def test_the_evidence_of_each_kind_is_reached_from_the_overview(reader: Visitor)
     """A10, A17: what is missing and what implies it, one click from the overview."""
     page = reader.page
     for word, said in (
-        ("Gaps", "3 was received"),
+        ("Gaps", "attempt 3 was received"),
         ("Unresolved references", "named as predecessor"),
         ("Conflicts", "which record is true for attempt 2"),
         ("Rejected events", "accepted with another operation id"),
@@ -141,6 +141,52 @@ def test_local_times_are_on_hover_and_by_a_setting(browser: Browser, served: Run
         expect(page.locator("footer")).to_contain_text("Times local")
         page.get_by_role("button", name="Show UTC").click()
         expect(page.locator("#zone")).to_have_text("All times UTC.")
+        assert found.complaints == []
+
+
+UNREACHED = r"""() => {
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  const found = [];
+  while (walker.nextNode()) {
+    const text = walker.currentNode;
+    if (/\d\d:\d\d:\d\d/.test(text.data) && !text.parentElement.closest("time"))
+      found.push(text.data);
+  }
+  return found;
+}"""
+
+
+def test_the_setting_of_times_reaches_every_time(browser: Browser, served: Running) -> None:
+    """D5: on a run, its events, its attempts, what is not known and what arrived."""
+    with visitor(browser, served, zone="Asia/Kolkata") as found:
+        found.sign_in(served.read_key)
+        page = found.page
+        run = page.locator("td.r-run").get_by_role("link", name="ugly", exact=True)
+        address = str(run.get_attribute("href"))
+        place = "operation=push-to-crm&group_id=batch-2&number=2"
+        asked = "/?since=2020-01-01T00:00:00Z&until=2030-01-01T00:00:00Z"
+        views = (address, f"{address}/events", f"{address}/attempt?{place}")
+        for path in (*views, "/evidence", "/ingest", asked):
+            found.open(path)
+            assert page.evaluate(UNREACHED) == [], path
+        assert found.complaints == []
+
+
+@pytest.mark.parametrize("path", ["/", "/evidence"])
+def test_a_list_can_be_read_on_a_phone_without_scrolling_sideways(
+    browser: Browser, served: Running, path: str
+) -> None:
+    """D5: rows become cards with all their values, and stay rows of a table for a reader."""
+    with visitor(browser, served, width=390) as found:
+        found.sign_in(served.read_key)
+        found.open(path)
+        page = found.page
+        lists = page.locator("table.cards")
+        assert lists.count() >= 1
+        for table in lists.all():
+            assert table.evaluate("table => table.parentElement.scrollWidth") <= 390 - 32
+            assert table.get_by_role("row").count() > 1
+            assert table.get_by_role("cell").count() > 1
         assert found.complaints == []
 
 

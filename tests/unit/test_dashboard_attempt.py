@@ -177,7 +177,7 @@ def test_an_ordinary_occurrence_has_its_evidence_too(site: Site) -> None:
     assert way == f"{ACME}/runs/{key}/occurrence?operation_id={quote_plus('a & b')}"
     page = parse(client.get(way).text)
     assert page.all("h1")[0].text == "Occurrence a & b"
-    assert "It carries no attempt, so it is none." in page.text
+    assert "recorded without an attempt number" in page.text
     assert len(page.all("table", "events")[0].all("tbody")[0].all("tr")) == 2
 
 

@@ -8,10 +8,19 @@ from dataclasses import replace
 import pytest
 
 from flowmark_otel import names
-from flowmark_otel.backend.views import GroupView, Page, RetryOf, RunLink, RunView
+from flowmark_otel.backend.views import (
+    Amplification,
+    GroupView,
+    Page,
+    Rate,
+    RetryOf,
+    RunLink,
+    RunView,
+)
 from flowmark_otel.dashboard.marks import BY_KIND, Kind
 from flowmark_otel.dashboard.pages import frame
 from flowmark_otel.dashboard.pages.events import events_page
+from flowmark_otel.dashboard.pages.figures import Share, figures
 from flowmark_otel.dashboard.pages.frame import Frame
 from flowmark_otel.dashboard.pages.group import group_page
 from flowmark_otel.dashboard.pages.run import Answered, Asked, run_page
@@ -159,9 +168,9 @@ def test_all_attempts_of_a_large_group_are_shown_a_hundred_at_a_time() -> None:
         after = [f"{path}&at={at + 100}"]
         assert ways == (before if at else []) + (after if at < 900 else [])
         assert page.all("table", "att")[0].all("thead")[0].all("text")[-1].text == "1500"
-    assert seen == [str(number) for number in range(1, 1001)]
+    assert seen == [f"{number:,}" for number in range(1, 1001)]
     beyond = parse(render(group_page(_FRAME, views.run(), views.flood(1000), 5000)))
-    assert _rows(beyond)[-1].all("td")[0].text == "1000"
+    assert _rows(beyond)[-1].all("td")[0].text == "1,000"
 
 
 def test_a_group_of_nothing_but_gaps_stays_a_page() -> None:
@@ -212,6 +221,49 @@ def test_counts_stand_apart_and_results_are_reported_items() -> None:
     for said in ("81.0% 17/21, 1 undecided", "25.0% 1/4", "at least 5.50 22/4", "at least 29.0 s"):
         assert said in text
     assert "Items as this run reported them; never added across runs." in text
+
+
+def test_a_rate_on_a_run_is_written_as_on_the_overview() -> None:
+    """E4, A16: nought and all without decimals; no rate is made up where there are no attempts."""
+    none = Rate(0, 0, 0)
+    plain = replace(
+        views.statistics(),
+        attempts=0,
+        groups=0,
+        attempt_errors=none,
+        operation_errors=Rate(0, 4, 0),
+        amplification=Amplification(0, 0, 0, at_least=False),
+        time_lost_ns=0,
+    )
+    (row,) = figures([plain])
+    assert [row.attempt_errors, row.amplification] == [Share("–", ""), Share("–", "")]
+    assert (row.operation_errors, row.time_lost) == (Share("0%", "0/4"), "–")
+    long = replace(views.statistics(), time_lost_ns=4_380 * 10**9, operation_errors=Rate(4, 4, 0))
+    (row,) = figures([long])
+    assert (row.operation_errors.text, row.time_lost) == ("100%", "at least 1 h 13 min")
+
+
+def test_the_error_of_a_refused_record_stands_below_that_of_the_accepted_one() -> None:
+    """A6, A9: a conflict of two failures shows both codes."""
+    group = views.every_mark()
+    failed = replace(
+        views.rejected(2, names.OPERATION_FAILED, 1.66), attributes={names.ERROR_CODE: "CRM_LATE"}
+    )
+    row = _rows(_run(replace(group, rejected=(failed,))))[1]
+    assert row.all("td", "er-col")[0].text == "CRM_TIMEOUTCRM_LATE"
+
+
+def test_many_other_runs_of_a_group_id_are_folded() -> None:
+    """A3: a group id that every run uses is one line; the runs and the mend are behind it."""
+    keys = tuple(f"{number:032x}" for number in range(20))
+    group = replace(views.every_mark(), elsewhere=keys, elsewhere_count=4_999)
+    page = _run(group)
+    (more,) = page.all("details", "also")
+    summary = more.all("summary")[0].text
+    assert summary == "the same group id occurs in 4,999 other runs, the latest 20"
+    assert len(more.all("a")) == 20
+    assert "set flowmark.workflow.name and flowmark.run.id alike" in more.text
+    assert "other runs" not in page.all("p", "facts-line")[0].text
 
 
 def test_groups_of_the_same_name_elsewhere_are_shown_and_never_merged() -> None:

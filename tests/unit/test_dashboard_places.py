@@ -62,6 +62,20 @@ def test_the_events_of_a_refused_record_stand_together() -> None:
         views.at(1.66),
     )
     assert len(claim.events) == 2
+    assert claim.error is None
+
+
+def test_a_refused_record_keeps_the_error_of_its_own_end() -> None:
+    """A6, A9: the code that a refused record failed with, its type where it names no code."""
+    group = views.every_mark()
+    for given, said in (
+        ({names.ERROR_CODE: "CRM_LATE", names.ERROR_TYPE: "TimeoutError"}, "CRM_LATE"),
+        ({names.ERROR_TYPE: "TimeoutError"}, "TimeoutError"),
+        ({}, None),
+    ):
+        failed = replace(views.rejected(2, names.OPERATION_FAILED, 1.66), attributes={**given})
+        (claim,) = places(replace(group, rejected=(failed,)))[1].claims
+        assert (claim.status, claim.error) == ("failed", said)
 
 
 @pytest.mark.parametrize("count", [1, 12])

@@ -101,6 +101,23 @@ def test_the_axis_is_round_and_reaches_over_the_highest_bar(highest: float) -> N
     assert all(re.fullmatch(r"[0-9.e+-]+", tick) for tick in ticks)
 
 
+@pytest.mark.parametrize(("count", "label"), [(24, "13"), (30, "03-11"), (28, "03-11 12h")])
+def test_the_latest_bar_is_always_named_and_its_name_stays_in_the_chart(
+    count: int, label: str
+) -> None:
+    """E4: a reader looks at now first; a long name ends with its bar, a short one is centred."""
+    named = [charts.Bar(f"{number:0{len(label)}}", 1.0) for number in range(count - 1)]
+    shapes = charts.bars([*named, charts.Bar(label, 2.0)])
+    texts = {one.text: dict(one.attributes) for one in shapes if one.tag == "text"}
+    assert 4 <= sum(text["y"] == "162" for text in texts.values()) <= 8
+    bar = dict([one for one in shapes if one.tag == "rect"][-1].attributes)
+    left, width = (float(bar[name].rstrip("%")) for name in ("x", "width"))
+    x = float(texts[label]["x"].rstrip("%"))
+    anchor, place = ("end-a", left + width) if len(label) > 5 else ("mid-a", left + width / 2)
+    assert anchor in texts[label]["class"]
+    assert x == pytest.approx(place, abs=0.01)
+
+
 def test_parts_fill_the_bar_and_are_told_apart_by_more_than_colour() -> None:
     """A11: each part has a hatch or an outline of its own; together they are the whole."""
     parts = [(name, number) for number, name in enumerate(charts.PARTS, 1)]

@@ -93,7 +93,7 @@ def _view(
         service=row.service_name or None,
         event_ids=tuple(dict.fromkeys((*own, *met))),
         first_received_at=Time(row.received_at),
-        says=f"An event{about} was refused as {row.code}: {row.message}",
+        says=f"An event{about} was refused as {row.code}: {row.message}.",
     )
 
 

@@ -32,6 +32,8 @@ _CONFLICT: Final = (
     " and adds no attempt, duration or rate."
 )
 
+_ORDINARY: Final = "It was recorded without an attempt number, so it counts as no attempt."
+
 
 class Selected(NamedTuple):
     """Which attempt of a group, and which other it is compared with (None: the one before)."""
@@ -208,7 +210,7 @@ def occurrence_page(
         kind=kind,
         lead=lead,
         pieces=(*said, Piece(".")),
-        sub=_CONFLICT if of.conflict else "It carries no attempt, so it is none.",
+        sub=_CONFLICT if of.conflict else _ORDINARY,
         claims=tuple(claims[:MOST_CLAIMS]),
         more_claims=len(claims[MOST_CLAIMS:]),
     )
@@ -368,4 +370,4 @@ def _compared(
 def _choosing(key: str, selected: Selected, other: Evidence | None) -> Choosing:
     path = attempt_path(key, selected.operation, selected.group_id, selected.number)
     _, _, of = path.partition("?")
-    return Choosing(f"{run_path(key)}/attempt", of, other[0].label if other else "")
+    return Choosing(f"{run_path(key)}/attempt", of, str(other[0].first) if other else "")

@@ -49,12 +49,16 @@ _Two: TypeAlias = tuple[Side, Side]
 
 
 class Said(NamedTuple):
-    """What one record says of a field; ``state`` draws its mark, ``code`` writes an identifier."""
+    """What one record says of a field; ``state`` draws its mark, ``code`` writes an identifier.
+
+    ``time``: the text is this time, RFC 3339.
+    """
 
     text: str
     state: State | None = None
     code: bool = False
     muted: bool = False
+    time: str | None = None
 
 
 _UNKNOWN: Final = Said(words.UNKNOWN, muted=True)
@@ -227,7 +231,10 @@ def _times(name: str, left: int | None, right: int | None) -> Compared:
 
 
 def _time(time: int | None) -> Said:
-    return _UNKNOWN if time is None else Said(rfc3339(time).replace("T", " "))
+    if time is None:
+        return _UNKNOWN
+    full = rfc3339(time)
+    return Said(full.replace("T", " "), time=full)
 
 
 def _took(took: int | None) -> Said:

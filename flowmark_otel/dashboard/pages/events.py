@@ -17,7 +17,10 @@ from flowmark_otel.names import STATE_REJECTED
 
 
 class EventRow(NamedTuple):
-    """One event. ``later_by``: arrival after its own time, in seconds, as the clocks had it."""
+    """One event. ``later_by``: arrival after its own time, in seconds, as the clocks had it.
+
+    The titles are the full times for the tooltip.
+    """
 
     state: State | None
     decision: str
@@ -25,7 +28,9 @@ class EventRow(NamedTuple):
     event: str
     event_id: str
     sent: str
+    sent_title: str | None
     received: str
+    received_title: str
     later_by: str
     digest: str
     trace: str
@@ -83,7 +88,9 @@ def _row(event: views.EventView, viewer: Viewer) -> EventRow:
         event.event,
         event.event_id,
         words.TIME_UNKNOWN if event.sent_at is None else words.moment(event.sent_at),
+        None if event.sent_at is None else views.rfc3339(event.sent_at),
         words.moment(event.received_at),
+        views.rfc3339(event.received_at),
         words.UNKNOWN
         if event.sent_at is None
         else words.seconds(event.received_at - event.sent_at, 3),

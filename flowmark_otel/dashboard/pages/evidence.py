@@ -262,7 +262,7 @@ def _says(item: EvidenceItem) -> tuple[str, str, str | None]:
     if item.kind == "gap" and item.number is not None:
         last = item.last_number or item.number
         one = "attempt" if last == item.number else "attempts"
-        return f"{one} {span(item.number, last)}", f"{last + 1} was received", None
+        return f"{one} {span(item.number, last)}", f"attempt {last + 1:,} was received", None
     if item.kind == "open":
         what = place or ("the operation" if item.operation else "the run")
         return f"the end of {what}", "its start was received", None

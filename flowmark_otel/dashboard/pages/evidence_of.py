@@ -48,11 +48,12 @@ class Span(NamedTuple):
 
 
 class Try(NamedTuple):
-    """A try that was reported inside the attempt (B8)."""
+    """A try that was reported inside the attempt (B8); ``ended_title``: its full time."""
 
     number: str
     outcome: str
     ended: str
+    ended_title: str | None
     took: str
     system: str
     error: str | None
@@ -135,6 +136,7 @@ def _try(tried: ObservedTry) -> Try:
         f"{tried.number:,}",
         tried.outcome,
         words.TIME_UNKNOWN if tried.ended_at is None else words.moment(tried.ended_at),
+        None if tried.ended_at is None else rfc3339(tried.ended_at),
         words.UNKNOWN if tried.duration_ns is None else words.took(tried.duration_ns),
         ", ".join(part for part in where if part) or words.NOTHING,
         error(tried.error),

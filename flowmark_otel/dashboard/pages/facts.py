@@ -28,14 +28,19 @@ class References(NamedTuple):
 
 
 class End(NamedTuple):
-    """One of several ends of a continued run, in the order they were sent."""
+    """One of several ends of a continued run, in the order they were sent.
+
+    The titles are the full times for the tooltip.
+    """
 
     status: str
     ended_at: str
+    ended_title: str | None
     outcome: str | None
     error: str | None
     event_id: str
     received_at: str
+    received_title: str
 
 
 def own_facts(run: RunView) -> tuple[Fact, ...]:
@@ -47,7 +52,7 @@ def own_facts(run: RunView) -> tuple[Fact, ...]:
         else Fact("Outcome", "none reported", muted=True),
         _time("Started", run.started_at, received=_started(run)),
         _time("Ended", run.ended_at, received=bool(run.ends)),
-        Fact("Took", words.took(run.duration_ns))
+        Fact("Took", words.lasted(run.duration_ns))
         if run.duration_ns is not None
         else Fact("Took", words.UNKNOWN, muted=True),
         Fact(
@@ -121,10 +126,12 @@ def ends(run: RunView) -> tuple[End, ...]:
         End(
             end.status,
             words.TIME_UNKNOWN if end.ended_at is None else words.moment(end.ended_at),
+            None if end.ended_at is None else rfc3339(end.ended_at),
             end.outcome,
             error(end.error),
             end.event_id,
             words.moment(end.received_at),
+            rfc3339(end.received_at),
         )
         for end in run.ends
     )

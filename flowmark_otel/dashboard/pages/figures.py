@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from flowmark_otel.backend.views import OperationRow, Rate
 from flowmark_otel.dashboard import words
@@ -40,22 +40,22 @@ def _row(row: OperationRow) -> Figures:
     least = "at least " if amplification.at_least else ""
     undecided = amplification.at_least or row.attempt_errors.undecided
     undecided = undecided or row.operation_errors.undecided
-    lost = words.took(row.time_lost_ns)
+    lost = words.lasted(row.time_lost_ns)
     return Figures(
         row.operation,
         f"{row.occurrences:,}",
         f"{least}{row.attempts:,}",
         f"{row.groups:,}",
         f"{row.operations:,}",
-        _share(row.attempt_errors),
+        _share(row.attempt_errors) if row.groups else _NONE,
         _share(row.operation_errors),
         Share(
-            f"{least}{amplification.numerator / amplification.denominator:.2f}"
-            if amplification.denominator
-            else words.NOTHING,
+            f"{least}{words.ratio(amplification.numerator, amplification.denominator)}",
             f"{amplification.numerator:,}/{amplification.denominator:,}",
-        ),
-        f"at least {lost}" if undecided and row.groups else lost,
+        )
+        if amplification.denominator
+        else _NONE,
+        (f"at least {lost}" if undecided else lost) if row.groups else words.NOTHING,
     )
 
 
@@ -63,6 +63,8 @@ def _share(rate: Rate) -> Share:
     of = f"{rate.numerator:,}/{rate.denominator:,}"
     if rate.undecided:
         of += f", {rate.undecided:,} undecided"
-    if not rate.denominator:
-        return Share(words.NOTHING, of)
-    return Share(f"{100 * rate.numerator / rate.denominator:.1f}%", of)
+    return Share(words.percent(rate.numerator, rate.denominator), of)
+
+
+_NONE: Final = Share(words.NOTHING, "")
+"""Where there are no attempts."""

@@ -73,6 +73,13 @@ class State(NamedTuple):
     sub: str | None = None
 
 
+class Moment(NamedTuple):
+    """A time as it is written, and in full, RFC 3339."""
+
+    text: str
+    full: str
+
+
 class Link(NamedTuple):
     """A way to another page; without ``href`` only the text."""
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple
 
 from flowmark_otel import names
-from flowmark_otel.backend.views import GroupView, RunView
+from flowmark_otel.backend.views import GroupView, RunView, rfc3339
 from flowmark_otel.dashboard import words
 from flowmark_otel.dashboard.marks import Kind, Shape, word
 from flowmark_otel.dashboard.pages.elsewhere import Elsewhere, elsewhere
@@ -52,7 +52,8 @@ class GroupSection:
     """A group as the run page shows it.
 
     ``reference``: the strip starts with the run's unresolved reference. ``zero``: the time at 0 s,
-    None where no time is known. ``more``: to the rows that are on no part of this page.
+    None where no time is known; ``zero_title``: the same in full. ``more``: to the rows that are on
+    no part of this page.
     """
 
     anchor: str
@@ -60,6 +61,7 @@ class GroupSection:
     group_id: str
     state: State
     zero: str | None
+    zero_title: str | None
     facts: tuple[str, ...]
     elsewhere: Elsewhere | None
     reference: bool
@@ -130,6 +132,7 @@ def group_section(
         group_id=group.group_id,
         state=State(VERDICT_MARKS[group.verdict], words.capital(words.VERDICTS[group.verdict])),
         zero=None if drawing.zero is None else f"{words.clock(drawing.zero)}Z",
+        zero_title=None if drawing.zero is None else rfc3339(drawing.zero),
         facts=tuple(_facts(group, found)),
         elsewhere=elsewhere(group),
         reference=reference,
@@ -156,7 +159,7 @@ def _facts(group: GroupView, found: Sequence[Place]) -> list[str]:
     if limits:
         known += f", {' or '.join(f'{limit:,}' for limit in limits)} allowed"
     lost = lost_ns(found)
-    return [known, *([f"time lost {least}{words.took(lost)}"] if lost else [])]
+    return [known, *([f"time lost {least}{words.lasted(lost)}"] if lost else [])]
 
 
 def _step(item: Place | Folded, anchor: str) -> Step:

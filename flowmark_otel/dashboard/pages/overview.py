@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from flowmark_otel.backend.views import (
     Amplification,
+    ErrorCount,
     Figures,
     Overview,
     OverviewOperation,
@@ -16,7 +17,7 @@ from flowmark_otel.backend.views import (
 from flowmark_otel.dashboard import charts, words
 from flowmark_otel.dashboard.marks import Kind, Shape
 from flowmark_otel.dashboard.pages.figures import Share
-from flowmark_otel.dashboard.pages.frame import Frame, Piece, Way
+from flowmark_otel.dashboard.pages.frame import Frame, Moment, Piece, Way
 from flowmark_otel.dashboard.pages.links import EVIDENCE, HOME, OVERVIEW, RUNS, query
 from flowmark_otel.dashboard.pages.panels import Carried, Panel, lost_at_least, panels, rate_of
 from flowmark_otel.dashboard.pages.trend import Trend, peak, sentence, step_word, trend
@@ -63,12 +64,15 @@ class Ways(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OverviewPage:
-    """The overview of a time. ``nowhere``: nothing arrived in it, and where something did."""
+    """The overview of a time. ``nowhere``: nothing arrived in it, and where something did.
+
+    ``asked``: its begin and its end, where the address names them.
+    """
 
     template: ClassVar[str] = "overview.html"
     frame: Frame
     ranges: tuple[Way, ...]
-    asked: str | None
+    asked: tuple[Moment, Moment] | None
     sentence: tuple[Piece, ...]
     nowhere: tuple[Way, ...]
     panels: tuple[Panel, Panel, Panel]
@@ -119,8 +123,12 @@ def _bounds(view: Overview) -> dict[str, str]:
     return {"since": rfc3339(view.since), "until": rfc3339(view.until)}
 
 
-def _asked(view: Overview) -> str:
-    return f"{words.moment(view.since)} to {words.moment(view.until)}"
+def _asked(view: Overview) -> tuple[Moment, Moment]:
+    return _moment(view.since), _moment(view.until)
+
+
+def _moment(time: int) -> Moment:
+    return Moment(words.moment(time), rfc3339(time))
 
 
 def _nowhere(view: Overview, range_: Range) -> tuple[Way, ...]:
@@ -134,10 +142,10 @@ def _nowhere(view: Overview, range_: Range) -> tuple[Way, ...]:
 
 
 _PROBLEMS: Final[tuple[tuple[str, Kind | None, str, str], ...]] = (
-    ("gap", Kind.NONE, "Gaps", "runs in which an attempt is implied and not known"),
+    ("gap", Kind.NONE, "Gaps", "runs with a number implied, not known"),
     ("open", Kind.OPEN, "Open: no end received", "runs with a start that has no end yet"),
     ("unresolved", Kind.UNRESOLVED, "Unresolved references", "runs that retry one not stored"),
-    ("conflict", Kind.CONFLICT, "Conflicts", "runs in which two records claim one place"),
+    ("conflict", Kind.CONFLICT, "Conflicts", "runs with two records for one place"),
     ("rejected", None, "Rejected events", "runs that a refused event names"),
 )
 
@@ -161,7 +169,6 @@ def _row(view: Overview, each: OverviewOperation, carried: Carried) -> Row:
     retries = {"has_retries": "true"} if figures.extra_attempts.numerator else {}
     at, values = peak(view, each)
     top = each.top_error
-    failed = _failed(figures)
     return Row(
         operation=each.operation,
         workflow=each.workflow,
@@ -171,11 +178,7 @@ def _row(view: Overview, each: OverviewOperation, carried: Carried) -> Row:
         spread=_spread(each),
         top_error=top.code if top else None,
         top_href=query(RUNS, carried(**named, error_code=top.code)) if top else None,
-        top_note=None
-        if top is None
-        else f"{top.count:,} of {words.several(failed, 'failure')}"
-        if failed
-        else words.several(top.count, "failure"),
+        top_note=_top_note(figures, top),
         **_rates(figures),
     )
 
@@ -220,6 +223,16 @@ def _rates(figures: Figures) -> dict[str, Any]:
 
 def _share(numerator: int, denominator: int, of: str) -> Share:
     return Share(words.percent(numerator, denominator), of)
+
+
+def _top_note(figures: Figures, top: ErrorCount | None) -> str | None:
+    """How much of what failed the top error is; what to say where no failure named one."""
+    if top is None:
+        either = figures.attempt_errors.numerator or figures.operation_errors.numerator
+        return "no code given" if either else None
+    failed = _failed(figures)
+    of = f" of {failed:,}" if failed else ""
+    return f"{top.count:,}{of} {'failure' if (failed or top.count) == 1 else 'failures'}"
 
 
 def _failed(figures: Figures) -> int:

@@ -103,7 +103,7 @@ def place_row(
         _took(attempt, claim, numbers),
         _idle(place, numbers),
         error,
-        words.NOTHING if claim and error else None,
+        _claimed(claim, error),
         _evidence(place, path),
         two=claim is not None and attempt is not None,
     )
@@ -210,6 +210,13 @@ def _idle(place: Place, numbers: Numbers) -> Cell:
         overlap = f"overlap {numbers.seconds(-place.idle_ns)}"
         return Cell(overlap, unit=_UNIT, label="No idle,")
     return Cell(numbers.seconds(place.idle_ns), unit=_UNIT)
+
+
+def _claimed(claim: Claim | None, accepted: str | None) -> str | None:
+    """The error of a refused record below that of the accepted one, in its line."""
+    if claim is None or not (claim.error or accepted):
+        return None
+    return claim.error or words.NOTHING
 
 
 def _evidence(place: Place, path: str) -> Link:
