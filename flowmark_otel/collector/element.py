@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol, overload
 
 from flowmark_otel import names
-from flowmark_otel.collector.payload import Event, Payload
+from flowmark_otel.collector.events import Event
+from flowmark_otel.collector.payload import Payload
 from flowmark_otel.errors import FlowmarkError
 
 INVALID_ENVELOPE: Final = "InvalidEnvelope"

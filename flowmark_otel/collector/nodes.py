@@ -17,9 +17,10 @@ from flowmark_otel.collector.element import (
     Outcome,
     error_name,
 )
+from flowmark_otel.collector.events import Event
 from flowmark_otel.collector.letters import Failures, Fault
 from flowmark_otel.collector.node import Guard, Message, Taking, Undone
-from flowmark_otel.collector.payload import Event, Events, Letters, Payload, Telemetry, size_of
+from flowmark_otel.collector.payload import Events, Letters, Payload, Telemetry, size_of
 from flowmark_otel.collector.reading import TRACES, Read, read, woven
 from flowmark_otel.collector.together import together
 from flowmark_otel.signals import NO_SIGNALS, Signals

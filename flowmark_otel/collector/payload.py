@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple, TypeAlias, overload
+from typing import NamedTuple, TypeAlias
 
+from flowmark_otel.collector.events import Row
 from flowmark_otel.errors import Unparsable
-from flowmark_otel.fast import Unfolded
-from flowmark_otel.model import Envelope
 from flowmark_otel.wire import cut
 
 
@@ -34,70 +32,6 @@ class Telemetry(NamedTuple):
     size: Size | None = None
 
 
-class Event:
-    """An envelope, the position of its item in the request it came with, and its resource.
-
-    Events of one resource share the mapping. ``told``: whether the sender is told what became of
-    it; what only our own signal mappings made is in no receipt (contract, section 3). Of
-    ``unfolded`` events the envelope, the one at ``place``, is made when somebody looks at it:
-    mostly its bytes and its id are all that is wanted.
-    """
-
-    __slots__ = ("_made", "item", "place", "resource", "told", "unfolded")
-
-    def __init__(
-        self,
-        item: int,
-        resource: Mapping[str, object],
-        made: Envelope | Unfolded,
-        told: bool = True,  # noqa: FBT001, FBT002 - one a span: by name it costs more
-        place: int = 0,
-    ) -> None:
-        self.item = item
-        self.resource = resource
-        self._made = made
-        self.told = told
-        self.place = place
-        self.unfolded = made if type(made) is Unfolded else None
-
-    @property
-    def envelope(self) -> Envelope:
-        """The envelope."""
-        made = self._made
-        return made.folded()[self.place] if isinstance(made, Unfolded) else made
-
-    @property
-    def event_id(self) -> str:
-        """Its event id."""
-        made = self._made
-        return made.event_id(self.place) if isinstance(made, Unfolded) else made.event_id
-
-    @property
-    def given(self) -> Mapping[str, object]:
-        """What it carries, but for what a default or folding adds."""
-        made = self._made
-        return made.given() if isinstance(made, Unfolded) else made.attributes
-
-
-class Envelopes(Sequence[Envelope]):
-    """The envelopes of events, each made when it is looked at."""
-
-    def __init__(self, events: Sequence[Event]) -> None:
-        self._events = events
-
-    def __len__(self) -> int:
-        return len(self._events)
-
-    @overload
-    def __getitem__(self, place: int) -> Envelope: ...
-    @overload
-    def __getitem__(self, place: slice) -> list[Envelope]: ...
-    def __getitem__(self, place: int | slice) -> Envelope | list[Envelope]:
-        if isinstance(place, slice):
-            return [each.envelope for each in self._events[place]]
-        return self._events[place].envelope
-
-
 class Events(NamedTuple):
     """What a ``flowmark`` connector made of a request, or read in one.
 
@@ -105,7 +39,7 @@ class Events(NamedTuple):
     """
 
     source: Telemetry
-    events: tuple[Event, ...]
+    events: Row
 
 
 class Letter(NamedTuple):

@@ -11,9 +11,9 @@ from flowmark_otel.model import Value
 from flowmark_otel.validate import BrokenRule, clean_default, rule_of
 from flowmark_otel.wire.records import encode_pair
 
-_MAX_VALUES: Final = 1024
-_MAX_REMEMBERED: Final = 256  # bytes of a pair
-_ONCE: Final = frozenset((names.OPERATION_ID, names.ATTEMPT_IDEMPOTENCY_KEY))
+MAX_VALUES: Final = 1024
+MAX_REMEMBERED: Final = 256  # bytes of a pair
+ONCE: Final = frozenset((names.OPERATION_ID, names.ATTEMPT_IDEMPOTENCY_KEY))
 """Keys whose values seldom occur again: they would only push others out."""
 
 
@@ -25,21 +25,21 @@ class Column(dict[object, bytes]):
     Shared by threads: a lost entry is written again.
     """
 
-    __slots__ = ("_carried", "_heads", "_key", "_once")
+    __slots__ = ("_heads", "_key", "_once", "carried")
 
     def __init__(self, key: str, carried: Callable[[object], Value]) -> None:
         super().__init__()
         self._key = key
-        self._carried = carried
-        self._once = key in _ONCE
+        self.carried = carried
+        self._once = key in ONCE
         self._heads: dict[int, bytes] = {}  # what stands before a text of so many bytes
 
     def __missing__(self, value: object) -> bytes:
         """The pair of a value that is not known."""
-        carried = self._carried(value)
+        carried = self.carried(value)
         written = self._text(carried) if type(carried) is str else encode_pair(self._key, carried)
-        if not self._once and len(written) <= _MAX_REMEMBERED:
-            if len(self) >= _MAX_VALUES:
+        if not self._once and len(written) <= MAX_REMEMBERED:
+            if len(self) >= MAX_VALUES:
                 self.clear()
             self[value] = written
         return written

@@ -7,7 +7,7 @@ from operator import getitem
 from typing import Any, Final, overload
 
 from flowmark_otel import names
-from flowmark_otel.fast.shapes import Shape
+from flowmark_otel.fast.shapes import Pieces, Shape
 from flowmark_otel.fold import fold_rest, fold_starts
 from flowmark_otel.model import Envelope, Span, event_id
 from flowmark_otel.wire.records import FRAMES, SPAN_ID, TIME, TIME_TAG, TRACE_ID, encode_duration
@@ -34,24 +34,51 @@ _AROUND: Final = {
 _NONE: Final[Mapping[str, object]] = {}
 
 
+def records_of(
+    shape: Shape, values: Pieces, ids: bytes, began: int, ended: int, which: int = BOTH
+) -> Pieces:
+    """The records of a span in pieces, each behind its frame, as ``wire.encode`` frames them.
+
+    ``values``: the pieces of the values; ``ids``: trace id and span id.
+    """
+    text = ids.hex("-", -16).encode()
+    tail = b"".join((TRACE_ID, ids[:16], SPAN_ID, ids[16:]))
+    pieces = (*values, text[:32], text[33:], *shape.constants)
+    common = b"".join(shape.common(pieces))
+    size = len(common)
+    before, after, name, around = shape.start
+    start = (FRAMES[around + size], TIME(TIME_TAG, began), before, text, after, common, tail, name)
+    if which == START:
+        return start
+    more = encode_duration(ended - began)
+    if shape.more is not None:
+        more = b"".join((*shape.more(pieces), more))
+    before, after, name, around = shape.end
+    frame = FRAMES[around + size + len(more)]
+    end = (frame, TIME(TIME_TAG, ended), before, text, after, common, more, tail, name)
+    return end if which == END else start + end
+
+
 class Unfolded(Sequence[Envelope]):
     """The start of an operation, its end, or both (``which``); ``size``: how many events.
 
     ``values`` as the shape reads them, of its types; ``ids`` trace id and span id as one number;
     ``times`` of start and end, in that order, both known, of a start alone the first. Raises
     BrokenRule, or TypeError, if a value is none that an event carries. ``resource`` belongs to
-    the backlog that holds it.
+    the backlog that holds it, or with ``item``, the position of the span in its request, to whoever
+    received it.
     """
 
     __slots__ = (
         "_folded",
         "_ids",
         "_pieces",
-        "_shape",
         "_times",
         "_values",
         "_which",
+        "item",
         "resource",
+        "shape",
         "size",
     )
 
@@ -64,7 +91,7 @@ class Unfolded(Sequence[Envelope]):
         which: int,
     ) -> None:
         self._pieces = tuple(map(getitem, shape.columns, values))
-        self._shape = shape
+        self.shape = shape
         self._values = values
         self._ids = ids
         self._times = times
@@ -72,52 +99,12 @@ class Unfolded(Sequence[Envelope]):
         self.size = 2 if which == BOTH else 1
         self._folded: list[Envelope] | None = None
         self.resource: Mapping[str, object] = _NONE
+        self.item: int
 
     def write(self, into: list[bytes]) -> None:
         """Append the records, each behind its frame, as ``wire.encode`` frames them."""
-        shape = self._shape
         ids = self._ids.to_bytes(24, "big")
-        trace_id, span_id = ids[:16], ids[16:]
-        text = ids.hex("-", -16).encode()
-        began, ended = self._times
-        pieces = (*self._pieces, text[:32], text[33:], *shape.constants)
-        common = b"".join(shape.common(pieces))
-        which = self._which
-        if which != END:
-            before, after, name, size = shape.start
-            into += (
-                FRAMES[size + len(common)],
-                TIME(TIME_TAG, began),
-                before,
-                text,
-                after,
-                common,
-                TRACE_ID,
-                trace_id,
-                SPAN_ID,
-                span_id,
-                name,
-            )
-        if which == START:
-            return
-        more = encode_duration(ended - began)
-        if shape.more is not None:
-            more = b"".join((*shape.more(pieces), more))
-        before, after, name, size = shape.end
-        into += (
-            FRAMES[size + len(common) + len(more)],
-            TIME(TIME_TAG, ended),
-            before,
-            text,
-            after,
-            common,
-            more,
-            TRACE_ID,
-            trace_id,
-            SPAN_ID,
-            span_id,
-            name,
-        )
+        into += records_of(self.shape, self._pieces, ids, *self._times, self._which)
 
     def event_ids(self) -> list[str]:
         """Their ids, for whoever has to name them."""
@@ -131,13 +118,13 @@ class Unfolded(Sequence[Envelope]):
 
     def given(self) -> dict[str, Any]:
         """What these events carry of the span's own attributes, by key."""
-        return dict(zip(self._shape.keys, self._values, strict=False))
+        return dict(zip(self.shape.keys, self._values, strict=False))
 
     def folded(self) -> list[Envelope]:
         """The envelopes, as folding makes them."""
         found = self._folded
         if found is None:
-            shape, values = self._shape, self._values
+            shape, values = self.shape, self._values
             ids = self._ids.to_bytes(24, "big")
             span = Span(
                 ids[:16],

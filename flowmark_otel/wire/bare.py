@@ -1,7 +1,8 @@
-"""Requests in which nothing is marked: told by a search of the bytes, counted by the C parser.
+"""Requests that need no walk in Python: cut into items by the C parser, marks told by a search.
 
-Most requests of a service with few annotations are such. A scan walks every item of them in
-Python; here the parser that is there anyway cuts the frame into bytes, and nothing is decoded.
+Most requests are such. A scan walks every item of them in Python; here the parser that is there
+anyway cuts the frame into bytes, and nothing is decoded. Where nothing is marked the items are
+only counted.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from flowmark_otel.wire.budget import MAX_ITEMS
-from flowmark_otel.wire.scan import MARK
+from flowmark_otel.wire.budget import MAX_ITEMS, PLAIN, Budget
+from flowmark_otel.wire.scan import MARK, Marked, Scanned
 
 MOST_BYTES: Final = 1 << 20
 """A longer request is scanned: the parser makes sixteen bytes of each empty item. So few bytes are
-within every budget but that of the items."""
+within every budget but those of items and of annotated ones."""
 
 
 def is_bare(body: bytes, marks: Sequence[bytes] = ()) -> bool:
@@ -44,6 +45,41 @@ def count(body: bytes) -> int | None:
     except (DecodeError, _UnknownError):
         return None
     return items if items + groups <= MAX_ITEMS else None
+
+
+def cut(body: bytes, marks: Sequence[bytes] = ()) -> Scanned | None:
+    """The items that hold our mark or one of ``marks``, as ``scan`` finds them, each as bytes.
+
+    None where only a scan can tell, as in ``count``. Raises TooLarge, as a scan does.
+    """
+    if len(body) > MOST_BYTES:
+        return None
+    found: list[Marked] = []
+    position = groups = 0
+    try:
+        for raw in _level(body).first:
+            group = _level(raw)
+            resource: bytes | None = None
+            for scope in group.second:
+                for item in _level(scope).second:
+                    own = item.count(MARK)
+                    if own or (marks and any(mark in item for mark in marks)):
+                        if resource is None:
+                            resource = b"".join(group.first)
+                        if len(item) > PLAIN or len(resource) > PLAIN:
+                            return None
+                        found.append(Marked(position, item, resource, own))
+                    position += 1
+                groups += 1
+            groups += 1
+    except (DecodeError, _UnknownError):
+        return None
+    if position + groups > MAX_ITEMS:
+        return None
+    budget = Budget()
+    budget.items(position + groups)
+    budget.annotated(len(found))
+    return Scanned(position, found, budget)
 
 
 class _UnknownError(Exception):

@@ -69,9 +69,9 @@ class Budget:
             msg = f"the request has more than {MAX_ITEMS} spans or log records with their groups"
             raise TooLarge(msg)
 
-    def annotated(self) -> None:
-        """Take one annotated item or observed attempt. Raises TooLarge."""
-        self._annotated -= 1
+    def annotated(self, count: int = 1) -> None:
+        """Take annotated items or observed attempts. Raises TooLarge."""
+        self._annotated -= count
         if self._annotated < 0:
             msg = f"the request has more than {MAX_ANNOTATED} annotated spans or log records"
             raise TooLarge(msg)

@@ -44,18 +44,48 @@ def decode_traces(body: bytes, encoding: str, signals: Signals = NO_SIGNALS) -> 
     """
     if encoding == JSON:
         return _of_json(decode_json.decode(body, decode_json.TRACES, signals))
-    marks = [mark for mark in signals.raw_marks if mark in body]  # mostly none is
-    if not marks and (items := bare_items(body, PROTOBUF)) is not None:
-        return Request(items, [])
-    scanned = scan(body, marks)
-    decoder, resources = Decoder(scanned.budget, signals, marks), _Resources(scanned.budget)
+    opened = Opened(body, signals)
     found = []
-    for mark in scanned.marked:
-        resource = resources.of(mark)
-        record = decoder.span(mark.item and body[mark.item], resource)
+    for mark in opened.marked:
+        record = opened.span(mark)
         if mark.own or not isinstance(record, Refused):
-            found.append(Item(mark.position, resource, record, mark.resource))
-    return Request(scanned.items, found)
+            found.append(Item(mark.position, opened.resource(mark), record, mark.resource))
+    return Request(opened.items, found)
+
+
+class Opened:
+    """An ExportTraceServiceRequest in protobuf whose marked spans are found and not decoded yet.
+
+    ``items`` counts all spans. A span that only a signal marks and that cannot be read is none of
+    ours. Raises Unparsable, TooLarge.
+    """
+
+    __slots__ = ("_body", "_decoder", "_resources", "items", "marked")
+
+    def __init__(self, body: bytes, signals: Signals = NO_SIGNALS) -> None:
+        self._body = body
+        marks = [mark for mark in signals.raw_marks if mark in body]  # mostly none is
+        self.marked: list[Marked] = []
+        if not marks and (items := bare_items(body, PROTOBUF)) is not None:
+            self.items = items
+            return
+        found = bare.cut(body, marks) or scan(body, marks)
+        self.items, self.marked = found.items, found.marked
+        self._decoder = Decoder(found.budget, signals, marks)
+        self._resources = _Resources(found.budget)
+
+    def raw(self, mark: Marked) -> bytes | None:
+        """The bytes of a span, None where it is over its budget."""
+        item = mark.item
+        return self._body[item] if isinstance(item, slice) else item
+
+    def resource(self, mark: Marked) -> Resource:
+        """What is read of its resource. Raises TooLarge."""
+        return self._resources.of(mark)
+
+    def span(self, mark: Marked) -> Span | Refused:
+        """The span, decoded. Raises TooLarge."""
+        return self._decoder.span(self.raw(mark), self._resources.of(mark))
 
 
 def decode_logs(body: bytes, encoding: str) -> Request:
@@ -64,20 +94,13 @@ def decode_logs(body: bytes, encoding: str) -> Request:
         return _of_json(decode_json.decode(body, decode_json.LOGS))
     if (items := bare_items(body, PROTOBUF)) is not None:
         return Request(items, [])
-    scanned = scan(body)
+    scanned = bare.cut(body) or scan(body)
     decoder, resources = Decoder(scanned.budget), _Resources(scanned.budget)
-    return Request(
-        scanned.items,
-        [
-            Item(
-                mark.position,
-                resources.of(mark),
-                decoder.log(mark.item and body[mark.item]),
-                mark.resource,
-            )
-            for mark in scanned.marked
-        ],
-    )
+    found = []
+    for mark in scanned.marked:
+        raw = body[mark.item] if isinstance(mark.item, slice) else mark.item
+        found.append(Item(mark.position, resources.of(mark), decoder.log(raw), mark.resource))
+    return Request(scanned.items, found)
 
 
 def bare_items(body: bytes, encoding: str, signals: Signals = NO_SIGNALS) -> int | None:

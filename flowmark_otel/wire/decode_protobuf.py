@@ -17,7 +17,8 @@ from flowmark_otel.wire.scan import MARK
 
 _OBSERVED: Final = names.ATTEMPT_OBSERVED.encode()
 _READ_EVENTS: Final = (names.EXCEPTION_EVENT.encode(), _OBSERVED)
-_ERROR_TYPE: Final = names.ERROR_TYPE.encode()[: len(MARK)]
+ERROR_MARK: Final = names.ERROR_TYPE.encode()[: len(MARK)]
+"""What an attribute of another's has to begin with to be read."""
 _KEY: Final = 0x0A  # field 1 of a pair
 _VALUE: Final = 0x12  # field 2 of a pair
 _STRING: Final = 0x0A  # field 1 of a value
@@ -63,7 +64,7 @@ class Decoder:
                 _text(message.name),
                 message.start_time_unix_nano,
                 message.end_time_unix_nano,
-                _failed(message.status),
+                is_failed(message.status),
                 self._attributes(item, list(message.attributes)),
                 resource.service_name,
                 self._events(message.events) if message.events else (),
@@ -125,7 +126,7 @@ class Decoder:
             head = raw[2:11]
             if head == MARK:
                 met += 1
-            elif head != _ERROR_TYPE:
+            elif head != ERROR_MARK:
                 continue
             pair = memo.get(raw)
             if pair is None:
@@ -145,7 +146,7 @@ class Decoder:
             head = raw[2:11]
             if head == MARK:
                 met += 1
-            elif head != _ERROR_TYPE and raw[2 : 2 + sum(raw[1:2])] not in reads:
+            elif head != ERROR_MARK and raw[2 : 2 + sum(raw[1:2])] not in reads:
                 continue
             pair = memo.get(raw)
             if pair is None:
@@ -171,7 +172,8 @@ def decode_resource(raw: bytes, budget: Budget) -> Resource:
     )
 
 
-def _failed(status: bytes) -> bool:
+def is_failed(status: bytes) -> bool:
+    """Whether an encoded Status says so. Raises DecodeError."""
     if not status or status == _FAILED:
         return bool(status)
     code: int = shallow.Status.FromString(status).code

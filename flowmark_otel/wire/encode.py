@@ -13,7 +13,7 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from flowmark_otel import names
 from flowmark_otel.model import Envelope
 from flowmark_otel.validate.secrets import redact_resource
-from flowmark_otel.wire.records import FRAMES, encode_record, sized
+from flowmark_otel.wire.records import FRAMES, encode_record, sized, varint
 
 _FIRST: Final = b"\x0a"  # resource group of a request, resource of a group, scope of a scope group
 _SECOND: Final = b"\x12"  # scope group of a resource group
@@ -44,9 +44,10 @@ def encode_framed(
     for key, value in redact_resource(resource_attributes).items():
         _set(resource.attributes.add(key=key).value, value)
     scope = InstrumentationScope(name=names.SCOPE, version=scope_version)
-    scoped = sized(b"".join((_FIRST, sized(scope.SerializeToString()), *framed)))
-    described = sized(resource.SerializeToString())
-    return _FIRST + sized(b"".join((_FIRST, described, _SECOND, scoped)))
+    # Joined twice and no more: what is many records long is copied each time.
+    scoped = b"".join((_FIRST, sized(scope.SerializeToString()), *framed))
+    head = b"".join((_FIRST, sized(resource.SerializeToString()), _SECOND, varint(len(scoped))))
+    return b"".join((_FIRST, varint(len(head) + len(scoped)), head, scoped))
 
 
 def _set(target: AnyValue, value: object) -> None:

@@ -58,7 +58,7 @@ def encode_record(envelope: Envelope) -> bytes:
         else:
             parts.append(encode_pair(*pair))
     if dropped:
-        parts += (_DROPPED, _varint(dropped))
+        parts += (_DROPPED, varint(dropped))
     parts += (TRACE_ID, trace_id, SPAN_ID, span_id, name)
     return b"".join(parts)
 
@@ -104,7 +104,7 @@ def encode_pair(key: str, value: Value) -> bytes:
     elif isinstance(value, bool):
         written = _TRUE if value else _FALSE
     elif isinstance(value, int):
-        written = _INTEGER + _varint(value & _MAX_UINT64)
+        written = _INTEGER + varint(value & _MAX_UINT64)
     else:
         written = _DOUBLE.pack(_DOUBLE_TAG, value)
     return _attribute(_key(key), written)
@@ -153,13 +153,14 @@ def _attribute(key: bytes, value: bytes) -> bytes:
 def sized(payload: bytes) -> bytes:
     """A payload behind its length."""
     size = len(payload)
-    return (_SMALL[size] if size < _MORE else _varint(size)) + payload
+    return (_SMALL[size] if size < _MORE else varint(size)) + payload
 
 
 _SMALL: Final = [bytes((size,)) for size in range(_MORE)]
 
 
-def _varint(number: int) -> bytes:
+def varint(number: int) -> bytes:
+    """A number of 64 bits, seven of them a byte, the lowest first."""
     if number < _MORE:
         return _SMALL[number]
     if number < _TWO_BYTES:
@@ -242,7 +243,7 @@ TIME: Final = _TIME.pack
 
 def encode_duration(duration_ns: int) -> bytes:
     """The pair of a duration."""
-    number = _varint(duration_ns)
+    number = varint(duration_ns)
     return _DURATIONS[len(number)] + number
 
 
@@ -260,7 +261,7 @@ class _Frames(dict[int, bytes]):
         """Made when it is needed first."""
         if len(self) >= _MAX_MEMO:
             self.clear()
-        frame = self[size] = _RECORD + _varint(size)
+        frame = self[size] = _RECORD + varint(size)
         return frame
 
 

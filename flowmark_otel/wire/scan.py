@@ -37,13 +37,14 @@ class Marked(NamedTuple):
     """An item that holds the mark: its position, where its bytes are, and those of its resource.
 
     The item is None where it is over its budget: it is not to be parsed. A place and no copy, so
-    that a request is not held twice. ``own``: whether the mark is ours, not that of a signal.
+    that a long request is not held twice; of a short one its bytes. ``own``: how often it holds
+    our mark, 0 if only that of a signal.
     """
 
     position: int
-    item: slice | None
+    item: slice | bytes | None
     resource: bytes
-    own: bool
+    own: int
 
 
 class Scanned(NamedTuple):
@@ -83,7 +84,9 @@ def _scan_groups(body: bytes, signals: Sequence[bytes]) -> Scanned:
                 fits = item_end - item_start <= PLAIN or _fits(budget, body, item_start, item_end)
                 if 0 <= next_mark < item_start:
                     next_mark = find(MARK, item_start, scope_end)
-                own = item_start <= next_mark < item_end
+                own = 0
+                if item_start <= next_mark < item_end:
+                    own = body.count(MARK, item_start, item_end)
                 if own or (signals and _holds(find, signals, item_start, item_end)):
                     budget.annotated()
                     if resource is None:

@@ -36,21 +36,43 @@ def requests(draw: st.DrawFn) -> bytes:
     return request.SerializeToString()
 
 
-@given(requests(), st.data())
-def test_what_is_bare_is_counted_as_a_scan_counts(body: bytes, data: st.DataObject) -> None:
+@st.composite
+def mutated(draw: st.DrawFn) -> bytes:
+    """Requests whose bytes were changed, cut or added to, or none of it."""
+    body = draw(requests())
+    if draw(st.booleans()):
+        at = draw(st.integers(0, len(body)))
+        with_ = draw(st.binary(max_size=3))
+        body = body[:at] + with_ + body[at + draw(st.integers(0, 3)) :]
+    return body
+
+
+@given(mutated())
+def test_what_is_bare_is_counted_as_a_scan_counts(body: bytes) -> None:
     """Contract, section 4, fault row 18: also of bytes that were changed, cut or added to.
 
     Where the short way says a number, a scan finds so many items, no mark and no fault.
     """
-    if data.draw(st.booleans()):
-        at = data.draw(st.integers(0, len(body)))
-        with_ = data.draw(st.binary(max_size=3))
-        body = body[:at] + with_ + body[at + data.draw(st.integers(0, 3)) :]
     found = bare_items(body, "protobuf", SAFE)
     if found is None:
         return
     scanned = scan(body, SAFE.raw_marks)
     assert (scanned.items, scanned.marked) == (found, [])
+
+
+@given(mutated())
+def test_what_is_cut_is_what_a_scan_finds(body: bytes) -> None:
+    """Section 9, fault row 18: where the parser cuts a request, a scan finds the same spans."""
+    found = bare.cut(body, SAFE.raw_marks)
+    if found is None:
+        return
+    scanned = scan(body, SAFE.raw_marks)
+    assert found.items == scanned.items
+    assert found.marked == [
+        mark._replace(item=body[mark.item])
+        for mark in scanned.marked
+        if isinstance(mark.item, slice)
+    ]
 
 
 @given(requests())
@@ -59,6 +81,7 @@ def test_requests_of_stock_exporters_take_the_short_way(body: bytes) -> None:
     marked = bool(scan(body, SAFE.raw_marks).marked)
     assert (bare_items(body, "protobuf", SAFE) is None) is marked
     assert (decode_traces(body, "protobuf", SAFE).marked != []) is marked
+    assert bare.cut(body, SAFE.raw_marks) is not None
 
 
 def test_bombs_are_left_to_the_scan() -> None:
@@ -69,4 +92,9 @@ def test_bombs_are_left_to_the_scan() -> None:
             scan(body)
             admitted = True
         assert admitted or bare_items(body, "protobuf") is None, name
+        cut = None
+        with suppress(RequestError):
+            cut = bare.cut(body)
+        assert admitted or cut is None, name
     assert bare.count(b"\x0a\0" * (bare.MOST_BYTES // 2 + 1)) is None
+    assert bare.cut(b"\x0a\0" * (bare.MOST_BYTES // 2 + 1)) is None

@@ -19,13 +19,14 @@ from flowmark_otel.backend.status import states
 from flowmark_otel.backend.store import open_store
 from flowmark_otel.clock import Clock
 from flowmark_otel.collector.element import ElementError
+from flowmark_otel.collector.events import Event, Row
 from flowmark_otel.collector.exporters.custody import Custody
 from flowmark_otel.collector.exporters.peer import PeerTransport
 from flowmark_otel.collector.exporters.spooling import SpoolElement, Watched
 from flowmark_otel.collector.exporters.watch import Watch
 from flowmark_otel.collector.joining import receipt_of
 from flowmark_otel.collector.meter import NodeMeter
-from flowmark_otel.collector.payload import Event, Events, Telemetry
+from flowmark_otel.collector.payload import Events, Telemetry
 from flowmark_otel.collector.plan import Kind
 from flowmark_otel.config.client import ClientOptions
 from flowmark_otel.deliver import Delivery
@@ -292,7 +293,7 @@ class Hop:
         self.up.check()
         source = Telemetry("logs", "protobuf", body)
         envelopes = Request(body, TYPE, 1.0).events
-        events = tuple(Event(item, RESOURCE, each) for item, each in enumerate(envelopes))
+        events = Row([Event(item, RESOURCE, each) for item, each in enumerate(envelopes)])
         if point is Point.NOWHERE:
             return busy(point.value)
         if point is Point.BEFORE_COMMIT:

@@ -7,8 +7,9 @@ import json
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 from flowmark_otel import names
+from flowmark_otel.collector.events import Event, Row
 from flowmark_otel.collector.exporters.forms import letter_line, lines_of, request_of
-from flowmark_otel.collector.payload import Event, Events, Letter, Letters, Telemetry
+from flowmark_otel.collector.payload import Events, Letter, Letters, Telemetry
 from flowmark_otel.model import LogRecord, Span
 from flowmark_otel.wire.decode import decode_logs, decode_traces
 from tests.support.envelopes import completed, started
@@ -87,9 +88,11 @@ def test_envelopes_are_log_records_under_their_resources() -> None:
     one, other = {"service.name": "one"}, {"service.name": "other"}
     events = Events(
         TRACES,
-        (
-            *(Event(0, one, started(1)), Event(0, one, completed(1))),
-            Event(1, other, started(2)),
+        Row(
+            [
+                *(Event(0, one, started(1)), Event(0, one, completed(1))),
+                Event(1, other, started(2)),
+            ]
         ),
     )
     items = decode_logs(request_of(events).body, "protobuf").marked

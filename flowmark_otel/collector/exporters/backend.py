@@ -7,7 +7,7 @@ a thread a request costs more than the request.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from typing import Final, TypeVar
@@ -15,11 +15,12 @@ from typing import Final, TypeVar
 from flowmark_otel import names
 from flowmark_otel.clock import Clock
 from flowmark_otel.collector.element import Alike, ElementError, Fate, Outcome
+from flowmark_otel.collector.events import Envelopes, Event, Row
 from flowmark_otel.collector.exporters.peer import Peers
 from flowmark_otel.collector.exporters.sending import Sender, start
 from flowmark_otel.collector.exporters.watch import Watch
 from flowmark_otel.collector.meter import NodeMeter
-from flowmark_otel.collector.payload import Envelopes, Event, Events, Payload
+from flowmark_otel.collector.payload import Events, Payload
 from flowmark_otel.deliver import policy
 from flowmark_otel.deliver.judge import Judgement, judge, opts_in, resolve
 from flowmark_otel.deliver.limits import Limits
@@ -79,12 +80,10 @@ class BackendElement:
         if not events:
             return Outcome((), self._watch.capable, self._watch.backend_id)
         deadline = self._clock.monotonic() + seconds
-        told = tuple(each for each in events if each.told)
-        if len(told) in (0, len(events)):
+        if events.told in (0, len(events)):
             return await self._deliver(events, deadline)
-        own = await self._deliver(told, deadline)
-        signalled = tuple(each for each in events if not each.told)
-        more = await self._deliver(signalled, deadline)
+        own = await self._deliver(events.of_told(told=True), deadline)
+        more = await self._deliver(events.of_told(told=False), deadline)
         return own._replace(fates=(*own.fates, *more.fates))
 
     async def close(self) -> None:
@@ -97,7 +96,7 @@ class BackendElement:
     async def _in_thread(self, work: Callable[..., _Made], *given: object) -> _Made:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *given)
 
-    async def _deliver(self, events: Sequence[Event], deadline: float) -> Outcome:
+    async def _deliver(self, events: Row, deadline: float) -> Outcome:
         """Send events, in halves where something spoils them."""
         whole = await self._send(events, deadline)
         if whole is not None:
@@ -120,7 +119,7 @@ class BackendElement:
         # Part of a receipt is none: where a half was answered without one nothing is claimed.
         return Outcome(tuple(fates) if acknowledged else (), acknowledged, backend_id)
 
-    async def _send(self, events: Sequence[Event], deadline: float) -> Outcome | None:
+    async def _send(self, events: Row, deadline: float) -> Outcome | None:
         """What became of these; None if they have to be halved. Raises ElementError."""
         try:
             if len(events) <= _INLINE:
@@ -152,7 +151,7 @@ class BackendElement:
             return _refused(events[0], decision.detail)
         raise ElementError(decision.reason, decision.detail)
 
-    async def _judged(self, answer: Answer, events: Sequence[Event], deadline: float) -> Outcome:
+    async def _judged(self, answer: Answer, events: Row, deadline: float) -> Outcome:
         envelopes = Envelopes(events)
         judgement = judge(answer, _PROTOBUF, envelopes)
         if judgement.unnamed:
@@ -204,41 +203,25 @@ _MOST_IDS: Final = 1000
 _FOR_ITSELF: Final = frozenset((names.REASON_REJECTED, names.REASON_TOO_LARGE))
 
 
-def encoded(events: Sequence[Event]) -> bytes:
+def encoded(events: Row) -> bytes:
     """One request in protobuf for events of several resources, in their order.
 
     It is the row of its resource groups, so they are made one by one.
     """
     version = installed_version()
-    groups = groupby(events, key=lambda each: id(each.resource))
     made = []
-    for _, group in groups:
-        same = list(group)
-        made.append(encode_framed(_framed(same), same[0].resource, scope_version=version))
+    for _, group in groupby(events.parts, key=lambda part: id(part.resource)):
+        into: list[bytes] = []
+        resource: Mapping[str, object] = {}
+        for part in group:
+            resource = part.resource
+            if type(part) is Event:
+                record = encode_record(part.envelope)
+                into += (FRAMES[len(record)], record)
+            else:
+                part.write(into)
+        made.append(encode_framed(into, resource, scope_version=version))
     return b"".join(made)
-
-
-def _framed(events: Sequence[Event]) -> list[bytes]:
-    """The records, each behind its frame; both events of a span are written at once."""
-    into: list[bytes] = []
-    following = iter([*events[1:], None])
-    written: Event | None = None
-    for event, after in zip(events, following, strict=True):
-        if event is written:
-            continue
-        unfolded = event.unfolded
-        if (
-            unfolded is not None
-            and after is not None
-            and after.unfolded is unfolded
-            and after.place == event.place + 1 == unfolded.size - 1
-        ):
-            unfolded.write(into)
-            written = after
-            continue
-        record = encode_record(event.envelope)
-        into += (FRAMES[len(record)], record)
-    return into
 
 
 def _refused(event: Event, message: str) -> Outcome:
@@ -248,11 +231,11 @@ def _refused(event: Event, message: str) -> Outcome:
     return Outcome((fate,), acknowledged=True)
 
 
-def _fates(judgement: Judgement, events: Sequence[Event]) -> Sequence[Fate]:
+def _fates(judgement: Judgement, events: Row) -> Sequence[Fate]:
     """The fate of each; all of a request are told to the sender, or none."""
     states = [state for state in _TAKEN if judgement.states[state]]
     if not judgement.failures and len(states) == 1:  # as nearly always
-        return Alike(events, states[0], told=events[0].told)
+        return Alike(events, states[0], told=bool(events.told))
     return tuple(_each(judgement, events))
 
 

@@ -18,8 +18,8 @@ from typing import Final, Protocol
 from flowmark_otel import names
 from flowmark_otel.clock import Clock
 from flowmark_otel.collector.element import ElementError
+from flowmark_otel.collector.events import Event
 from flowmark_otel.collector.meter import SpoolReading
-from flowmark_otel.collector.payload import Event
 from flowmark_otel.collector.policy import Rules
 from flowmark_otel.deliver.counts import Ledger
 from flowmark_otel.deliver.courier import Courier
