@@ -16,6 +16,7 @@ from tests.support.postgres import Cluster, cluster
 BY_HAND = {
     "go": "Go 1.26, or any from 1.21 that may fetch it",
     "schemathesis": "it under Python 3.11 or newer",
+    "weaver": "OpenTelemetry's Weaver, 0.25 or newer, from its sources",
 }
 """What no package of Debian has as new as tests need it."""
 

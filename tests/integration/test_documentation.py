@@ -137,7 +137,7 @@ def of(language: str) -> list[object]:
 
 
 def commands() -> list[str]:
-    """Each command that is told; ``tests/packaging/test_wheel.py`` installs the wheel, and by pipx."""
+    """Each command that is told; ``tests/packaging/test_wheel.py`` installs, also by pipx."""
     told = [each for block in BLOCKS if block.language == "console" for each in block.commands]
     return [command for command in dict.fromkeys(told) if not INSTALL.search(command)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -152,6 +153,14 @@ def test_closed_sets_are_those_of_the_code(key: str, values: tuple[str, ...]) ->
 def test_the_page_is_written_from_the_registry() -> None:
     """E6: ``docs/attributes.md`` is what the registry says; ``make docs`` writes it anew."""
     assert PAGE.read_text(encoding="utf-8") == page(REGISTRY)
+
+
+@pytest.mark.needs("weaver")
+def test_weaver_takes_the_registry() -> None:
+    """E6: OpenTelemetry's own tool resolves the registry and finds nothing against it."""
+    command = ["weaver", "registry", "check", "--registry", str(FOLDER), "--future"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(
