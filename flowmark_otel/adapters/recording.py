@@ -45,11 +45,6 @@ _make_current: Final = making_current()
 _put: Final = dict.__setitem__  # into a context that nobody else has yet
 
 
-def new_id() -> str:
-    """A fresh id, 32 hex digits: no two processes share one."""
-    return f"{_ids.getrandbits(_BITS):032x}"
-
-
 def is_suppressed_now() -> bool:
     """Whether whoever calls has asked that nothing be recorded of it, as exporters do."""
     context = _current()

@@ -58,6 +58,20 @@ def torn(path: Path) -> bytes:
     return b"".join(each.read_bytes() for each in sorted(path.glob("quarantine/*.torn")))
 
 
+def payloads(spool: Spool, limit: int = 100) -> list[bytes]:
+    """What is handed out next."""
+    return [record.payload for record in spool.shelf.take(limit)]
+
+
+def abandoned(path: Path, *records: bytes) -> Path:
+    """The segment that a process left which appended these and ended without delivering."""
+    spool = open_spool(path)
+    for record in records:
+        spool.append([record])
+    spool.close()
+    return segments(path)[-1]
+
+
 @contextmanager
 def process(path: Path, part: str, number: int) -> Iterator[subprocess.Popen[str]]:
     """The program, killed at the end if it still lives."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import math
 import pickle
 import threading
@@ -233,3 +234,51 @@ def test_never_serialised(made: Recorder, mode: Mode) -> None:
 
     run(mode, act)
     assert recorded(made) == {}
+
+
+def test_the_default_handle() -> None:
+    """B1: where nobody said otherwise it is attempt 1 of 1, without deadline, and not recorded."""
+    with recorder() as made:
+        handle = flowmark.current_attempt()
+        assert (handle.number, handle.limit, handle.deadline) == (1, 1, None)
+        assert handle.remaining() == math.inf
+        with flowmark.workflow("w").operation("o"):
+            assert (flowmark.current_attempt().number, flowmark.current_attempt().limit) == (1, 1)
+    assert not any(names.ATTEMPT_NUMBER in event.attributes for event in made.sink.envelopes)
+
+
+@pytest.mark.parametrize("kind", ["captured", "none"])
+def test_the_handle_of_an_attempt(kind: str) -> None:
+    """B1-B4, B6, B7: the handle tells what was said of the attempt, and the real key."""
+    with recorder(kind) as made:
+        flow = flowmark.workflow("w")
+        with flow.operation(
+            "o",
+            attempt=Attempt("g", 2),
+            deadline=START // 1_000_000 + 60_000,
+            timeout=500,
+            system="crm",
+            series="push",
+            idempotency_key="key",
+        ):
+            handle = flowmark.current_attempt()
+            assert (handle.number, handle.limit, handle.timeout) == (2, None, 500)
+            assert (handle.system, handle.series, handle.idempotency_key) == ("crm", "push", "key")
+            assert 0 < handle.remaining() < 60_000
+        assert flowmark.current_attempt().number == 1
+    assert names.ATTEMPT_TIME_READ not in made.sink.envelopes[1].attributes
+    assert made.sink.envelopes[-1].attributes[names.ATTEMPT_TIME_READ] is True
+
+
+def test_time_that_was_not_read_is_not_recorded() -> None:
+    """B2: only reading the time marks the record."""
+    with recorder() as made, flowmark.workflow("w").operation("o", attempt=Attempt("g", 1)):
+        assert flowmark.current_attempt().number == 1
+    assert names.ATTEMPT_TIME_READ not in made.sink.envelopes[-1].attributes
+
+
+@pytest.mark.parametrize("act", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_the_handle_is_never_serialised(act: Callable[[object], object]) -> None:
+    """B9: pickling or copying a handle raises."""
+    with recorder(), pytest.raises(TypeError, match="bound to its process"):
+        act(flowmark.current_attempt())

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import math
-import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +13,7 @@ from opentelemetry.sdk.trace.sampling import Sampler, SamplingResult
 import flowmark_otel as flowmark
 from flowmark_otel import Attempt, Failure, InvalidUse, ObservedAttempt, RunRef, names
 from flowmark_otel.annotate import hook as hook_module
-from tests.support.recorders import START, Recorder, recorder
+from tests.support.recorders import Recorder, recorder
 
 
 def wrong(value: object) -> Any:
@@ -248,117 +246,6 @@ def test_constructors_raise(construct: Callable[[], object], error: type[Excepti
     """A5: what people construct checks itself, naming field and rule."""
     with pytest.raises(error, match="must"):
         construct()
-
-
-def test_the_default_handle() -> None:
-    """B1: where nobody said otherwise it is attempt 1 of 1, without deadline, and not recorded."""
-    with recorder() as made:
-        handle = flowmark.current_attempt()
-        assert (handle.number, handle.limit, handle.deadline) == (1, 1, None)
-        assert handle.remaining() == math.inf
-        with flowmark.workflow("w").operation("o"):
-            assert (flowmark.current_attempt().number, flowmark.current_attempt().limit) == (1, 1)
-    assert not any(names.ATTEMPT_NUMBER in event.attributes for event in made.sink.envelopes)
-
-
-@pytest.mark.parametrize("kind", ["captured", "none"])
-def test_the_handle_of_an_attempt(kind: str) -> None:
-    """B1-B4, B6, B7: the handle tells what was said of the attempt, and the real key."""
-    with recorder(kind) as made:
-        flow = flowmark.workflow("w")
-        with flow.operation(
-            "o",
-            attempt=Attempt("g", 2),
-            deadline=START // 1_000_000 + 60_000,
-            timeout=500,
-            system="crm",
-            series="push",
-            idempotency_key="key",
-        ):
-            handle = flowmark.current_attempt()
-            assert (handle.number, handle.limit, handle.timeout) == (2, None, 500)
-            assert (handle.system, handle.series, handle.idempotency_key) == ("crm", "push", "key")
-            assert 0 < handle.remaining() < 60_000
-        assert flowmark.current_attempt().number == 1
-    assert names.ATTEMPT_TIME_READ not in made.sink.envelopes[1].attributes
-    assert made.sink.envelopes[-1].attributes[names.ATTEMPT_TIME_READ] is True
-
-
-def test_time_that_was_not_read_is_not_recorded() -> None:
-    """B2: only reading the time marks the record."""
-    with recorder() as made, flowmark.workflow("w").operation("o", attempt=Attempt("g", 1)):
-        assert flowmark.current_attempt().number == 1
-    assert names.ATTEMPT_TIME_READ not in made.sink.envelopes[-1].attributes
-
-
-@pytest.mark.parametrize("act", [pickle.dumps, copy.copy, copy.deepcopy])
-def test_the_handle_is_never_serialised(act: Callable[[object], object]) -> None:
-    """B9: pickling or copying a handle raises."""
-    with recorder(), pytest.raises(TypeError, match="bound to its process"):
-        act(flowmark.current_attempt())
-
-
-def annotated(made: Recorder, **annotations: Any) -> None:
-    """A span of somebody else's, annotated by hand."""
-    span = made.tracer().start_span("theirs")
-    flowmark.annotate(span, **annotations)
-    span.end()
-
-
-def test_annotating_a_span() -> None:
-    """D4: any OpenTelemetry span can be annotated before it ends."""
-    with recorder() as made:
-        annotated(made, attempt=Attempt("g", 2), limit=3, workflow="w", run_id="r")
-        annotated(made, retry_of=RunRef("w", "r"), outcome="complete", result={"n": 1})
-    assert made.sink.told() == [
-        "operation.started",
-        "operation.completed",
-        "run.started",
-        "run.completed",
-    ]
-    assert made.sink.envelopes[0].attributes[names.ATTEMPT_LIMIT] == 3
-
-
-def test_attributes_at_creation() -> None:
-    """E1: annotations given at creation have the start sent at once."""
-    with recorder() as made:
-        given = flowmark.attributes(attempt=Attempt("g", 1), operation="push", idempotency_key="k")
-        span = made.tracer().start_span("theirs", attributes=given)
-        assert made.sink.told() == ["operation.started"]
-        span.end()
-    key = str(made.sink.envelopes[0].attributes[names.ATTEMPT_IDEMPOTENCY_KEY])
-    assert key.startswith("sha256:")
-    assert given[names.ATTEMPT_IDEMPOTENCY_KEY] == key
-
-
-@pytest.mark.parametrize("span", [None, 5, "span"])
-def test_annotating_what_is_no_span(span: object) -> None:
-    """Contract, section 6: what is no span is told and counted, and raises nothing."""
-    with recorder("captured") as made:
-        flowmark.annotate(wrong(span), attempt=Attempt("g", 1))
-        flowmark.annotate(wrong(span))
-    assert [refused.message for refused in made.sink.refused] == [
-        f"span is a {type(span).__name__}; give the span to annotate"
-    ] * 2
-
-
-def test_a_wrong_annotation_is_left_out() -> None:
-    """Contract, section 6: a wrong annotation is counted `invalid`, the right ones stay."""
-    with recorder() as made:
-        annotated(made, attempt=Attempt("g", 1), limit="3", bogus=1)
-    assert made.sink.told() == ["operation.started", "operation.completed"]
-    [refused] = made.sink.refused
-    assert "flowmark.attempt.limit is the string '3'" in refused.message
-    assert "bogus is no option" in refused.message
-
-
-@pytest.mark.parametrize("kind", ["unsampled", "none"])
-def test_a_span_that_nobody_records(kind: str) -> None:
-    """E2: an annotation that is lost because its span is not recorded is reported."""
-    with recorder(kind) as made:
-        annotated(made, attempt=Attempt("g", 1))
-    assert made.sink.envelopes == []
-    assert made.sink.codes() == [names.DIAGNOSTIC_NOT_RECORDED]
 
 
 INTERRUPTS = (KeyboardInterrupt, SystemExit, GeneratorExit)
