@@ -172,6 +172,28 @@ def test_the_setting_of_times_reaches_every_time(browser: Browser, served: Runni
         assert found.complaints == []
 
 
+def test_between_a_phone_and_a_desk_strips_and_bars_keep_room(
+    browser: Browser, served: Running
+) -> None:
+    """D5: at every width nothing sticks out, and what is drawn is wide enough to be read."""
+    with visitor(browser, served) as found:
+        found.sign_in(served.read_key)
+        page = found.page
+        run = page.locator("td.r-run").get_by_role("link", name="ugly", exact=True)
+        for path in ("/", "/runs", str(run.get_attribute("href"))):
+            found.open(path)
+            for width in (721, 860, 980, 981, 1024, 1100, 1240, 1241):
+                page.set_viewport_size({"width": width, "height": 800})
+                over = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+                narrowest = page.evaluate(
+                    "Math.min(...[...document.querySelectorAll('.runs .way, .att td.plot')]"
+                    ".map(element => element.getBoundingClientRect().width))"
+                )
+                assert over <= 0, (path, width, over)
+                assert narrowest >= 100, (path, width, narrowest)
+        assert found.complaints == []
+
+
 @pytest.mark.parametrize("path", ["/", "/evidence"])
 def test_a_list_can_be_read_on_a_phone_without_scrolling_sideways(
     browser: Browser, served: Running, path: str

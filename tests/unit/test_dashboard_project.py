@@ -23,10 +23,12 @@ from flowmark_otel.dashboard.pages import evidence
 from flowmark_otel.dashboard.pages.frame import Frame
 from flowmark_otel.dashboard.pages.ingest import ingest_page
 from flowmark_otel.dashboard.pages.overview import overview_page
+from flowmark_otel.dashboard.pages.plain import EmptyPage, LoginPage
 from flowmark_otel.dashboard.ranges import Range
 from flowmark_otel.dashboard.render import render
 from flowmark_otel.testing import FakeClock
 from tests.support import day, project_views as views
+from tests.support.commands import invoke
 from tests.support.html_page import Element, parse
 from tests.support.loop import loop_thread
 from tests.support.server import options, running
@@ -393,6 +395,10 @@ def test_an_empty_store_says_where_to_send_and_what_was_refused(empty: Site) -> 
     assert requests.get(f"{http}/healthz", timeout=10).status_code == requests.codes.ok
     with channel(grpc.removeprefix("http://")) as opened:
         channel_ready_future(opened).result(timeout=10)
+    doctor = blocks["Doctor"].replace("\\", "").split()
+    examined = invoke(*doctor[1:])
+    assert (doctor[0], examined.exit_code) == ("flowmark-otel", 0), examined.output
+    assert "failed" not in examined.output
     span = {
         "name": "push",
         "traceId": "01" * 16,
@@ -406,6 +412,21 @@ def test_an_empty_store_says_where_to_send_and_what_was_refused(empty: Site) -> 
     assert requests.post(f"{http}/v1/traces", json=body, timeout=10).status_code == 400
     assert "2 events were sent and refused" in empty.page("/runs").text
     assert "set an integer" in empty.page("/evidence?kind=rejected").text
+
+
+def test_the_commands_that_make_a_key_are_told_whole(tmp_path: Path) -> None:
+    """D5: pasted with the store of the server, each makes a key of the kind that is missing."""
+    store = f"sqlite:///{tmp_path / 'store.db'}"
+    asks = Frame("First start", project="acme", session=True)
+    start = render(EmptyPage(asks, "http://127.0.0.1:4318", keys=True, trace_id="0" * 32, spans=()))
+    login = render(LoginPage(Frame("Sign in"), "/", project="acme"))
+    for page, kind in ((start, "ingest"), (login, "read")):
+        (told,) = {one.text for one in parse(page).all("code") if " keys create" in one.text}
+        made = invoke(*told.split()[1:], "--db", store)
+        assert (made.exit_code, f"--project acme --kind {kind}" in told) == (0, True), made.output
+        assert "fmk_" in made.output
+    anybody = parse(render(LoginPage(Frame("Sign in"), "/"))).text
+    assert "keys create --project NAME --kind read" in anybody
 
 
 def test_a_full_page_stays_small() -> None:
