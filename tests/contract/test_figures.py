@@ -309,9 +309,11 @@ def test_a_list_that_few_runs_pass_is_given_piece_by_piece(
         store.send(span(number + 1, attempt("g", 1, run_id=f"r{number}"), failed=number == 3))
     monkeypatch.setattr(finding, "MOST_LOOKED_AT", 10)
     monkeypatch.setattr(finding, "MOST_NAMED", 1)
+    monkeypatch.setattr(finding, "_LARGEST", 7)
     for filters in (
         RunFilters(verdict="failed"),
         RunFilters(q="crm", group_id="g", verdict="failed"),
+        RunFilters(workflow="crm.sync", verdict="failed", origin="server"),
     ):
         for summarised in (False, True):
             if summarised:
@@ -323,6 +325,36 @@ def test_a_list_that_few_runs_pass_is_given_piece_by_piece(
                 seen += [run.run_id for run in page.items]
                 cursor, pages = page.next, pages + 1
             assert seen == ["r3"]
+
+
+@pytest.mark.parametrize("named", [1, 100])
+@pytest.mark.parametrize("limit", [1, 2, 3])
+def test_a_text_is_looked_up_after_the_latest_runs(
+    store: Ingested, monkeypatch: pytest.MonkeyPatch, named: int, limit: int
+) -> None:
+    """D5: pages of a text are the whole list, whether its runs are gone through or looked up."""
+    wanted = [26, 20, 3]
+    for number in range(30):
+        code = "E_RARE" if number in wanted else "E_OTHER"
+        given = attempt("g", 1, run_id=f"r{number}", error__code=code)
+        store.send(span(number + 1, given, failed=True))
+    fold_all(store.store)
+    monkeypatch.setattr(finding, "MOST_NAMED", named)
+    monkeypatch.setattr(finding, "_ESTIMATE", 1)
+    monkeypatch.setattr(finding, "_FIRST", 5)
+    monkeypatch.setattr(finding, "_LARGEST", 3)
+    for filters in (
+        RunFilters(q="e_rare"),
+        RunFilters(q="e_rare", verdict="failed"),
+        RunFilters(q="rare", verdict="failed", workflow="crm.sync"),
+    ):
+        seen: list[str] = []
+        cursor, pages = None, 0
+        while pages == 0 or cursor is not None:
+            page = store.reader.runs(1, filters, limit, cursor)
+            seen += [run.run_id for run in page.items]
+            cursor, pages = page.next, pages + 1
+        assert seen == [f"r{number}" for number in wanted]
 
 
 def test_a_cursor_is_of_its_filters(store: Ingested) -> None:

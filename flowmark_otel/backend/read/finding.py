@@ -13,10 +13,11 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from sqlalchemy import (
     ColumnElement,
+    CompoundSelect,
     Connection,
     Select,
-    and_,
     exists,
+    false,
     func,
     literal,
     select,
@@ -41,7 +42,11 @@ MOST_NAMED: Final = 5000
 MOST_LOOKED_AT: Final = 20_000
 """Runs that one page looks at, stale ones a tenth of it: they cost that much more."""
 
+_FIRST: Final = 2000
+"""Runs that are looked at before the full text is asked: words that many have fill a page there."""
+
 _LARGEST: Final = 2000  # runs of one piece
+_GROWTH: Final = 4  # of a piece beyond the one before
 _ESTIMATE: Final = 1000  # a term of more runs than this is common
 _runs = schema.runs.c
 _postings = derived.postings.c
@@ -52,7 +57,7 @@ RunRow: TypeAlias = DbRow
 """All columns of ``runs``, and whether a conflict contradicts it."""
 Position: TypeAlias = tuple[int, int]
 """First arrival and ``runs.id``."""
-_Walk: TypeAlias = Callable[[Position | None, int], Select[Any]]
+_Walk: TypeAlias = Callable[[Position | None, int], Select[Any] | CompoundSelect[Any]]
 _Decide: TypeAlias = Callable[[Sequence[int]], Sequence[RunRow]]
 
 
@@ -148,20 +153,26 @@ class _Finder:
         decide: _Decide,
         position: Position | None,
         limit: int,
-        most: int = MOST_LOOKED_AT,
+        most: int | None = None,
+        *,
+        sparse: bool = False,
     ) -> Found:
+        """``sparse``: of few places wanted alone are given, so that pieces may be larger."""
+        most = MOST_LOOKED_AT if most is None else most
         rows: list[RunRow] = []
-        size = min(limit + 1, _LARGEST)
+        size = min((limit + 1) * (_GROWTH**2 if sparse else 1), _LARGEST)
+        largest = MOST_NAMED if sparse else _LARGEST
         looked_at = 0
         while len(rows) <= limit and looked_at < most:
             places: Sequence[DbRow] = self._connection.execute(walk(position, size)).all()
             if places:
                 rows += decide([run for _, run, wanted in places if wanted])
-                position = (places[-1][0], places[-1][1])
-            if len(places) < size:
+            last = [one for one in places if not one.wanted] if sparse else places[size - 1 :]
+            if not last:
                 return Found(rows, None)
+            position = (last[0][0], last[0][1])
             looked_at += size
-            size = min(size * 4, _LARGEST)
+            size = min(size * _GROWTH, largest)
         return Found(rows, position)
 
     def _after(self, statement: Select[Any], after: Position | None, size: int) -> Select[Any]:
@@ -177,25 +188,36 @@ class _Finder:
         stale = _PLACES.where(_runs.project_id == self._project_id, _STALE)
         return self._after(stale, after, size)
 
-    def _by_terms(self, terms: Sequence[int], after: Position | None, size: int) -> Select[Any]:
-        """The runs of the first term, ``wanted`` where they have the others: seeks in one index."""
-        piece = self._by_term(terms[0], after, size).subquery("piece").c
+    def _by_terms(
+        self, terms: Sequence[int], after: Position | None, size: int
+    ) -> Select[Any] | CompoundSelect[Any]:
+        """The runs of the first term that have the others as well: seeks in one index.
+
+        Of several terms the last place of a whole piece is given as well, as not wanted.
+        """
+        piece = self._by_term(terms[0], after, size)
+        if len(terms) == 1:
+            return piece
+        place_ = piece.subquery("piece").c
         others = [
             exists().where(
                 one.c.term == term,
-                one.c.first_received_at == piece.first_received_at,
-                one.c.run == piece.run,
+                one.c.first_received_at == place_.first_received_at,
+                one.c.run == place_.run,
             )
             for term in terms[1:]
             for one in [derived.postings.alias()]
         ]
-        wanted = and_(true(), *others).label("wanted")
-        order = (piece.first_received_at.desc(), piece.run.desc())
-        return select(piece.first_received_at, piece.run, wanted).order_by(*order)
+        last = self._by_term(terms[0], after, 1).offset(size - 1).subquery("last").c
+        return union_all(
+            select(place_.first_received_at, place_.run, place_.wanted).where(*others),
+            select(last.first_received_at, last.run, false().label("wanted")),
+        )
 
     def _by_term(self, term: int, after: Position | None, size: int) -> Select[Any]:
         arrival = _postings.first_received_at
-        statement = select(arrival, _postings.run).where(_postings.term == term)
+        statement = select(arrival, _postings.run, true().label("wanted"))
+        statement = statement.where(_postings.term == term)
         if self._wanted.since is not None:
             statement = statement.where(arrival >= self._wanted.since)
         if self._wanted.until is not None:
@@ -243,16 +265,12 @@ class _Finder:
         held = [*filters.named_one_by_one(self._wanted), *self._beside_terms()]
         held.append(_runs.stale == 0)
         rarest, number = self._rarest(by_term)
-        if self._phrases is not None and number >= _ESTIMATE:  # else they are gone through sooner
-            found = search.some(self._connection, self._project_id, self._phrases, MOST_NAMED + 1)
-            if len(found) <= MOST_NAMED:
-                named = set(found)
-                all_terms = [*held, *map(_has, by_term)]
 
-                def walk(after: Position | None, size: int) -> Select[Any]:
-                    return self._after(_PLACES.where(_runs.id.in_(list(named))), after, size)
-
-                return self._walk(walk, lambda ids: self._rows(ids, all_terms), position, limit)
+        def walk(after: Position | None, size: int) -> Select[Any] | CompoundSelect[Any]:
+            if rarest is None:
+                return self._by_arrival(after, size)
+            others = [term for term in by_term if term != rarest]
+            return self._by_terms([rarest, *others], after, size)
 
         def decide(ids: Sequence[int]) -> Sequence[RunRow]:
             if self._phrases is not None and ids:
@@ -260,12 +278,25 @@ class _Finder:
                 ids = list(search.among(self._connection, self._project_id, self._phrases, ids))
             return self._rows(ids, held) if ids else []
 
-        if rarest is None:
-            return self._walk(self._by_arrival, decide, position, limit)
-        in_order = [rarest, *(term for term in by_term if term != rarest)]
-        return self._walk(
-            lambda after, size: self._by_terms(in_order, after, size), decide, position, limit
-        )
+        sparse = len(by_term) > 1
+        if self._phrases is None or number < _ESTIMATE:  # those are gone through sooner
+            return self._walk(walk, decide, position, limit, sparse=sparse)
+        first = self._walk(walk, decide, position, limit, _FIRST, sparse=sparse)
+        if first.end is None or len(first.rows) > limit:
+            return first
+        wanted = limit - len(first.rows)
+        found = search.some(self._connection, self._project_id, self._phrases, MOST_NAMED + 1)
+        if len(found) > MOST_NAMED:
+            rest = self._walk(walk, decide, first.end, wanted, sparse=sparse)
+        else:
+            all_terms = [*held, *map(_has, by_term)]
+            rest = self._walk(
+                lambda after, size: self._after(_PLACES.where(_runs.id.in_(found)), after, size),
+                lambda ids: self._rows(ids, all_terms),
+                first.end,
+                wanted,
+            )
+        return Found([*first.rows, *rest.rows], rest.end)
 
     def _beside_terms(self) -> Iterator[ColumnElement[bool]]:
         """What the terms do not say to the end."""

@@ -120,7 +120,8 @@ def _run(
     given["patterns"] = [f"% {' '.join(phrase)}%" for phrase in phrases]
     statement = statements[dialect]
     wanted = statement.compile().params.keys()
-    return list(connection.execute(statement, {name: given[name] for name in wanted}).scalars())
+    found = connection.execute(statement, {name: given[name] for name in wanted})
+    return [row[0] for row in found.all()]
 
 
 def _match(phrases: Sequence[Sequence[str]]) -> str:
