@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple, Protocol, overload
+from typing import Final, NamedTuple, Protocol, overload, runtime_checkable
 
 from flowmark_otel import names
-from flowmark_otel.collector.events import Event
+from flowmark_otel.collector.events import Event, Row
 from flowmark_otel.collector.payload import Payload
 from flowmark_otel.errors import FlowmarkError
 
@@ -103,6 +103,15 @@ class Outcome(NamedTuple):
     fates: Sequence[Fate] = ()
     acknowledged: bool | None = None
     backend_id: str = ""
+
+
+@runtime_checkable
+class Preparing(Protocol):
+    """An element part of whose work is done where the events are read, off the loop."""
+
+    def prepare(self, events: Row) -> None:
+        """Make of a row what taking it will ask for; raises nothing."""
+        ...
 
 
 class Element(Protocol):

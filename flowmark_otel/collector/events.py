@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeAlias, final, overload
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias, TypeVar, cast, final, overload
 
 from flowmark_otel.fast import Unfolded
 from flowmark_otel.fast.layouts import Received
 from flowmark_otel.model import Envelope
+
+_Made = TypeVar("_Made")
 
 Quick: TypeAlias = Unfolded | Received
 """Both events of a span that took the fast path."""
@@ -66,7 +68,7 @@ class Row(Sequence[Event]):
     ``told``: how many of them the sender is told of.
     """
 
-    __slots__ = ("_events", "parts", "size", "told")
+    __slots__ = ("_events", "_made", "parts", "size", "told")
 
     def __init__(self, parts: Sequence[Event | Quick]) -> None:
         self.parts = parts
@@ -79,6 +81,17 @@ class Row(Sequence[Event]):
                 self.size += part.size
                 self.told += part.size
         self._events: list[Event] | None = None
+        self._made: dict[Callable[[Row], object], object] = {}
+
+    def made(self, make: Callable[[Row], _Made]) -> _Made:
+        """What a pure function makes of it, which it is asked for once."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        return cast("_Made", self._made[make])
+
+    def was_made(self, make: Callable[[Row], object]) -> bool:
+        """Whether ``made`` has it already."""
+        return make in self._made
 
     def of_told(self, *, told: bool) -> Row:
         """Those the sender is told of, or the others."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Final
 
@@ -17,7 +17,7 @@ from flowmark_otel.collector.element import (
     Outcome,
     error_name,
 )
-from flowmark_otel.collector.events import Event
+from flowmark_otel.collector.events import Event, Row
 from flowmark_otel.collector.letters import Failures, Fault
 from flowmark_otel.collector.node import Guard, Message, Taking, Undone
 from flowmark_otel.collector.payload import Events, Letters, Payload, Telemetry, size_of
@@ -53,11 +53,27 @@ class PlainNode:
 
 
 class Reader:
-    """Reads requests in threads of its own, so that the loop stays free."""
+    """Reads requests in threads of its own, so that the loop stays free.
 
-    def __init__(self, threads: Executor, signals: Signals = NO_SIGNALS) -> None:
+    ``prepare``: what the elements that come next do there as well.
+    """
+
+    def __init__(
+        self,
+        threads: Executor,
+        signals: Signals = NO_SIGNALS,
+        prepare: Sequence[Callable[[Row], None]] = (),
+    ) -> None:
         self._threads = threads
         self._signals = signals
+        self._prepare = prepare
+
+    def _read(self, source: Telemetry) -> Read:
+        found = read(source, self._signals)
+        if found.events:
+            for prepare in self._prepare:
+                prepare(found.events)
+        return found
 
     async def read(self, guard: Guard, message: Message, source: Telemetry) -> Read | Undone:
         """The events of a request; those that break a rule are tried again where that is listed.
@@ -70,7 +86,7 @@ class Reader:
         async def work(_: float) -> Read:
             nonlocal last
             last = await asyncio.get_running_loop().run_in_executor(
-                self._threads, read, source, self._signals
+                self._threads, self._read, source
             )
             if listed and last.unfit:
                 raise ElementError(names.INVALID, last.unfit[0].message, permanent=True)

@@ -5,14 +5,14 @@ Build order: exporters, connectors, then pipelines between them. What has no cyc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
 from flowmark_otel.clock import Clock
 from flowmark_otel.collector.budget import Budget
 from flowmark_otel.collector.config.options import FlowmarkConnector, Policy
-from flowmark_otel.collector.element import Element, ElementError, Outcome
+from flowmark_otel.collector.element import Element, ElementError, Outcome, Preparing
 from flowmark_otel.collector.joining import joined
 from flowmark_otel.collector.meter import Meter, NodeState, PipelineMeter
 from flowmark_otel.collector.node import Guard, Taking
@@ -22,7 +22,7 @@ from flowmark_otel.collector.plan import Component, Kind, Pipeline, Plan, Trigge
 from flowmark_otel.collector.policy import Rules
 from flowmark_otel.collector.together import Left, ended, first, together
 from flowmark_otel.config import parsers
-from flowmark_otel.signals import signals_of
+from flowmark_otel.signals import NO_SIGNALS, Signals, signals_of
 
 FLOWMARK = "flowmark"
 ERRORS = "errors"
@@ -126,13 +126,13 @@ class Builder:
         for each in plan.exporters.values():
             guard, element = self._guard(each, Kind.EXPORTER), elements[each.id]
             if each.type == FLOWMARK:
-                takers[each.id] = EnvelopeNode(guard, element, Reader(self._threads))
+                takers[each.id] = EnvelopeNode(guard, element, self._reader((element,)))
             else:
                 takers[each.id] = PlainNode(guard, element)
         folds: dict[str, FoldNode] = {}
         for each in plan.connectors.values():
             if each.type != ERRORS:
-                folds[each.id] = self._fold(each)
+                folds[each.id] = self._fold(each, elements)
         # A connector's id may be that of an exporter too: in a pipeline only one of them is meant.
         found: dict[str, Taking] = {**takers, **folds}
         lines = {
@@ -147,10 +147,21 @@ class Builder:
         self._connect(folds, lines)
         return Graph(self._entries(lines), elements, left)
 
-    def _fold(self, component: Component) -> FoldNode:
+    def _reader(self, following: Iterable[Element], signals: Signals = NO_SIGNALS) -> Reader:
+        prepare = [each.prepare for each in following if isinstance(each, Preparing)]
+        return Reader(self._threads, signals, prepare)
+
+    def _fold(self, component: Component, elements: Mapping[str, Element]) -> FoldNode:
         options = component.options
         words = options.signals if isinstance(options, FlowmarkConnector) else "safe"
-        reader = Reader(self._threads, signals_of(parsers.signals(words)))
+        following = {
+            name
+            for pipeline in self._from(component.id, "logs")
+            for name in pipeline.exporters
+            if name in elements and name not in self._plan.connectors
+        }
+        ways = [elements[name] for name in sorted(following)]
+        reader = self._reader(ways, signals_of(parsers.signals(words)))
         guard = self._guard(component, Kind.CONNECTOR)
         guard.meter.now(NodeState.OK)
         return FoldNode(guard, reader)

@@ -20,6 +20,9 @@ STOP_SECONDS: Final = 25.0
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _SWITCH_SECONDS: Final = 0.0005
+_YOUNG_OBJECTS: Final = 20_000
+"""So many more of them before they are looked through: what one request is made of ends by
+itself, and would be looked through several times before."""
 
 _log = logging.getLogger(__name__)
 
@@ -41,6 +44,7 @@ async def _collect(plan: Plan) -> None:
     # A thread that comes back to the loop waits for the interpreter lock, by default up to 5 ms.
     sys.setswitchinterval(_SWITCH_SECONDS)
     gc.freeze()  # what was imported stays: it need not be looked through again and again
+    gc.set_threshold(_YOUNG_OBJECTS, *gc.get_threshold()[1:])
     try:
         _ready(started)
         await stopping.wait()

@@ -59,12 +59,14 @@ class Judgement:
 
     ``states`` counts those acknowledged, ``failures`` are those that were not, ``unnamed`` the
     positions of which the receipt does not say whether they are among the rejected: ``resolve``
-    settles them. ``reason`` is set where the answer as a whole could not be accepted.
+    settles them; ``doubtful`` are the rejections, by event id, of which it is not sure which event
+    of that id they mean. ``reason`` is set where the answer as a whole could not be accepted.
     """
 
     states: Counter[str] = field(default_factory=Counter)
     failures: tuple[Failed, ...] = ()
     unnamed: tuple[int, ...] = ()
+    doubtful: Mapping[str, Rejection] = field(default_factory=dict)
     receipt: Receipt | None = None
     reason: str = ""
     detail: str = ""
@@ -128,7 +130,7 @@ def resolve(
     states: Counter[str] = Counter()
     failures = list(judgement.failures)
     for position in judgement.unnamed:
-        state, reason, message = _resolved(events[position], told)
+        state, reason, message = _resolved(events[position], told, judgement.doubtful)
         if state in names.DELIVERED:
             states[state] += 1
         else:
@@ -165,30 +167,38 @@ def _taken(receipt: Receipt) -> Counter[str]:
 
 
 def _judge_receipt(receipt: Receipt, events: Sequence[Envelope]) -> Judgement:
-    named = _named(receipt.rejections, events)
+    named, doubtful = _named(receipt.rejections, events)
     failures = tuple(_rejected(position, named[position]) for position in sorted(named))
     if len(named) == receipt.rejected:
         return Judgement(_taken(receipt), failures, receipt=receipt)
     unnamed = tuple(position for position in range(len(events)) if position not in named)
-    return Judgement(failures=failures, unnamed=unnamed, receipt=receipt)
+    return Judgement(failures=failures, unnamed=unnamed, doubtful=doubtful, receipt=receipt)
 
 
-def _named(rejections: Sequence[Rejection], events: Sequence[Envelope]) -> dict[int, Rejection]:
-    """Rejections by position. Of two events with one id the later is meant: the first stays."""
+def _named(
+    rejections: Sequence[Rejection], events: Sequence[Envelope]
+) -> tuple[dict[int, Rejection], dict[str, Rejection]]:
+    """Rejections by position; by id those of which nobody can say which event of it they mean."""
+    named: dict[int, Rejection] = {}
+    doubtful: dict[str, Rejection] = {}
     if not rejections:
-        return {}  # nearly always: no event is looked at
+        return named, doubtful  # nearly always: no event is looked at
     places: dict[str, list[int]] = {}
     for position, event in enumerate(events):
         places.setdefault(event.event_id, []).append(position)
-    named: dict[int, Rejection] = {}
+    times = Counter(rejection.event_id for rejection in rejections)
+    alike = {event_id: len(found) for event_id, found in places.items()}
     for rejection in rejections:
-        if rejection.event_id:
-            left = places.get(rejection.event_id)
-            if left:
+        event_id = rejection.event_id
+        left = places.get(event_id)
+        if event_id and left:
+            if times[event_id] < alike[event_id]:
+                doubtful[event_id] = rejection
+            else:
                 named[left.pop()] = rejection
-        elif 0 <= rejection.item < len(events):
+        elif not event_id and 0 <= rejection.item < len(events):
             named.setdefault(rejection.item, rejection)
-    return named
+    return named, doubtful
 
 
 def _rejected(position: int, rejection: Rejection) -> Failed:
@@ -201,7 +211,9 @@ def _state_of_code(code: str) -> tuple[str, str]:
     return state, names.REASON_REJECTED
 
 
-def _resolved(event: Envelope, told: Mapping[str, EventStatus]) -> tuple[str, str, str]:
+def _resolved(
+    event: Envelope, told: Mapping[str, EventStatus], doubtful: Mapping[str, Rejection]
+) -> tuple[str, str, str]:
     """State, reason and message of an event by the status of its id."""
     status = told.get(event.event_id)
     if status is None or status.state == names.STATE_UNKNOWN:
@@ -211,6 +223,9 @@ def _resolved(event: Envelope, told: Mapping[str, EventStatus]) -> tuple[str, st
     if status.state not in (names.STORED, names.CUSTODY) or not status.digest:
         return names.UNACKNOWLEDGED, names.REASON_UNACKNOWLEDGED, "the backend does not say"
     if status.digest != digest(event).hex():
+        given = doubtful.get(event.event_id)
+        if given is not None:
+            return (*_state_of_code(given.code), given.message)
         message = "the id is stored with another payload"
         return names.CONFLICT, names.REASON_REJECTED, message
     return status.state, "", ""

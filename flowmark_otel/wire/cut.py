@@ -16,7 +16,7 @@ from collections.abc import Container
 from typing import Any, Final, NamedTuple
 
 from flowmark_otel.errors import Unparsable
-from flowmark_otel.wire import decode_json
+from flowmark_otel.wire import bare, decode_json
 from flowmark_otel.wire.decode_json import Names
 from flowmark_otel.wire.records import sized
 from flowmark_otel.wire.walk import fields
@@ -60,7 +60,8 @@ def count(body: bytes, *, encoding: str = "protobuf", signal: str = "traces") ->
         counting = _JsonSplitting(_SHAPES[signal], ())
         counting.request(decode_json.load_object(body))
         return counting.position
-    return _count(body, 0, 0, len(body))
+    found = bare.count(body)
+    return _count(body, 0, 0, len(body)) if found is None else found
 
 
 def _count(body: bytes, level: int, start: int, end: int) -> int:

@@ -99,13 +99,10 @@ class Deliveries(RuleBasedStateMachine):
     def noted(self, events: Sequence[Envelope], judgement: Judgement) -> None:
         """An answer was judged, by the sender or by the hop."""
         failed = {each.position: each.state for each in judgement.failures}
-        # A receipt names events by id: of two with one id it cannot say which is in conflict.
-        times = Counter(event.event_id for event in events)
         for position, event in enumerate(events):
             state = failed.get(position)
             if state is None:
-                which = known(event) if times[event.event_id] == 1 else (event.event_id, "")
-                self.acknowledged.setdefault(which, set()).update(judgement.states)
+                self.acknowledged.setdefault(known(event), set()).update(judgement.states)
             else:
                 assert state in {names.UNACKNOWLEDGED, names.CONFLICT}
                 # I3: only who says something else than others is in conflict.

@@ -153,6 +153,20 @@ def test_a_span_that_is_laid_out_as_others_is_not_decoded() -> None:
     assert [type(part) for part in _parts(one, other, one, other)] == [Received] * 4
 
 
+def test_a_row_is_written_once_and_parts_in_two() -> None:
+    """Speed, section 3: what is made of a row stays; events the sender is not told of go apart."""
+    rows = read(Telemetry("traces", "protobuf", _request(_laid(list(LAID.items()))))).events
+    assert not rows.was_made(encoded)
+    body = rows.made(encoded)
+    assert rows.was_made(encoded)
+    assert rows.made(encoded) is body
+    assert body == encoded(rows)
+    single = Row([Event(7, {}, rows[0].envelope, told=False), *rows.parts])
+    assert (len(single), single.told) == (3, 2)
+    assert [each.item for each in single.of_told(told=False)] == [7]
+    assert [each.event_id for each in single.of_told(told=True)] == [each.event_id for each in rows]
+
+
 _HIDDEN: Final = "J\x15\n\x16flowmark.attempt.number\x12\x02\x18\x09"
 """What would be an attribute of ours if a text were not a text."""
 

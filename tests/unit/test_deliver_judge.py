@@ -184,12 +184,34 @@ def test_an_unknown_code_is_not_believed() -> None:
     assert states(both(made, TRIES)) == {("stored", ""): 2, **lost(1, "rejected")}
 
 
-def test_of_two_events_with_one_id_the_later_is_rejected() -> None:
-    """A6: the first payload of an id stays, so a conflict in one batch means the second."""
+@pytest.mark.parametrize("which", [0, 1])
+def test_which_of_two_events_with_one_id_was_rejected_is_asked(which: int) -> None:
+    """A6, row 13: a receipt names ids alone, so the digest that is stored says which it means."""
+    twice = [TRIES[1], TRIES[1]._replace(time_unix_nano=5), TRIES[0]]
+    rejection = Rejection(TRIES[1].event_id, "conflict", "not the same")
+    made = Receipt(stored=1, duplicate=1, rejected=1, received=3, rejections=(rejection,))
+    judgement = both(made, twice)
+    assert not judgement.failures
+    assert {0, 1} <= set(judgement.unnamed)
+    told = [
+        EventStatus(event.event_id, "stored", digest(event).hex())
+        for event in (twice[1 - which], twice[2])
+    ]
+    found = resolve(judgement, twice, told)
+    assert [(each.position, each.state, each.message) for each in found.failures] == [
+        (which, "conflict", "not the same")
+    ]
+    assert found.states == {"stored": 1, "duplicate": 1}
+
+
+def test_two_events_with_one_id_that_are_both_named_need_no_question() -> None:
+    """A6: as many rejections of an id as there are events of it mean all of them."""
     twice = [TRIES[1], TRIES[1]._replace(time_unix_nano=5)]
     rejection = Rejection(TRIES[1].event_id, "conflict", "")
-    made = Receipt(stored=1, rejected=1, received=2, rejections=(rejection,))
-    assert [each.position for each in both(made, twice).failures] == [1]
+    made = Receipt(rejected=2, received=2, rejections=(rejection, rejection))
+    found = both(made, twice)
+    assert [each.position for each in found.failures] == [0, 1]
+    assert not found.unnamed
 
 
 def cut(events: list[Envelope]) -> Judgement:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import groupby
 from typing import Final, TypeVar
 
@@ -67,6 +68,12 @@ class BackendElement:
         start(self._sender)
         await self._watch.start()
 
+    def prepare(self, events: Row) -> None:
+        """Write what will be sent; what cannot be written is found when it is sent."""
+        if events.told in (0, len(events)):
+            with suppress(*_UNWRITABLE):
+                events.made(encoded)
+
     async def take(self, payload: Payload, seconds: float) -> Outcome:
         """Deliver all events; raises ElementError."""
         if not isinstance(payload, Events):
@@ -122,11 +129,11 @@ class BackendElement:
     async def _send(self, events: Row, deadline: float) -> Outcome | None:
         """What became of these; None if they have to be halved. Raises ElementError."""
         try:
-            if len(events) <= _INLINE:
-                body = encoded(events)
+            if len(events) <= _INLINE or events.was_made(encoded):
+                body = events.made(encoded)
             else:
                 body = await self._in_thread(encoded, events)
-        except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        except _UNWRITABLE as error:
             if len(events) > 1:
                 return None
             return _refused(events[0], f"it cannot be encoded: {error}")
@@ -198,6 +205,7 @@ class BackendElement:
         return max(left, _LEAST_SECONDS)
 
 
+_UNWRITABLE: Final = (ValueError, TypeError, OverflowError, RecursionError)
 _LIMITS: Final = Limits(budget=None)
 _MOST_IDS: Final = 1000
 _FOR_ITSELF: Final = frozenset((names.REASON_REJECTED, names.REASON_TOO_LARGE))
