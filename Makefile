@@ -15,7 +15,7 @@ SYSTEM := chromium:chromium postgresql:psql nginx:nginx haproxy:haproxy nodejs:n
     default-jdk-headless:javac maven:mvn python3-dev:python3-config \
     curl:curl systemd:systemd-analyze
 
-.PHONY: demo test deps bench lint proto screenshots docs versions faults fuzz audit
+.PHONY: demo test deps bench lint proto screenshots docs versions faults fuzz audit otelcol kafka
 .DEFAULT_GOAL := test
 
 # A backend on a temporary store with a story in it; until Ctrl-C, or ARGS=--once.
@@ -51,6 +51,15 @@ otelcol: .tools/otelcol
 .tools/otelcol: collector/otelcol/main.go collector/otelcol/go.mod collector/otelcol/go.sum
 	@mkdir -p .tools
 	cd collector/otelcol && CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o ../../$@ .
+
+# A Kafka broker as the buffer between two of them, in jars from Maven Central; needs Maven.
+kafka: .tools/kafka
+
+.tools/kafka: collector/kafka/pom.xml
+	@rm -rf $@
+	mvn --batch-mode --quiet --file $< dependency:copy-dependencies -DincludeScope=runtime \
+	    -DoutputDirectory=$(CURDIR)/$@
+	@touch $@
 
 # Generated code is checked in; a test compares it with what this writes.
 proto: $(INSTALLED)

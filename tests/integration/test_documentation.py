@@ -27,6 +27,7 @@ TEST_README: Final = "tests/integration/test_readme.py runs it and looks at what
 TEST_EXAMPLES: Final = "tests/integration/test_examples.py runs it with ports and keys of its own"
 TEST_LANGUAGES: Final = "a part of an example, held to it by tests/integration/test_languages.py"
 TEST_COLLECTOR: Final = "tests/integration/test_collector_readme.py runs it with other ports"
+TEST_KAFKA: Final = "fixed ports; tests/integration/test_kafka.py runs all with others"
 TEST_REPLICAS: Final = "fixed ports; tests/integration/test_replicas.py runs all with others"
 TEST_DEPLOY: Final = "needs a container engine; tests/integration/test_deploy.py checks the files"
 KEYS_CREATE: Final = (
@@ -76,6 +77,15 @@ ELSEWHERE: Final = {
     ("collector/otelcol/README.md", "make otelcol"): (
         "builds for minutes; tests/integration/test_stock_collector.py builds and runs the same"
     ),
+    ("collector/kafka/README.md", "make otelcol kafka"): TEST_KAFKA,
+    (
+        "collector/kafka/README.md",
+        ".tools/otelcol --config collector/kafka/to-kafka.yaml",
+    ): TEST_KAFKA,
+    (
+        "collector/kafka/README.md",
+        "java org.apache.kafka.tools.consumer.group.ConsumerGroupCommand \\",
+    ): TEST_KAFKA,
     ("collector/replicas/README.md", "pip install '.[server,postgres,collector]'"): TEST_REPLICAS,
     ("collector/replicas/README.md", "export FLOWMARK_API_KEY=fmk_…"): TEST_REPLICAS,
     ("collector/rotel/README.md", "python3.11 -m venv /opt/rotel"): (

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import random
 import subprocess
 import threading
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -26,21 +24,15 @@ from tests.support import collecting, stock_collector
 from tests.support.answers import free_port
 from tests.support.collector_files import SAMPLE
 from tests.support.fleet import until
-from tests.support.killing import SPANS, TYPE, batch, ids_of
+from tests.support.killing import SPANS, TYPE, ids_of
 from tests.support.otlp import traces_protobuf
 from tests.support.serving import Serving
 from tests.support.spans import finished_spans
-from tests.support.stock_collector import Stock
+from tests.support.stock_collector import Stock, all_ids, batches, export, states
 
 pytestmark = [pytest.mark.needs("go"), pytest.mark.timeout(900)]
 
 BATCHES: Final = 8
-
-
-@pytest.fixture(scope="session")
-def otelcol(request: pytest.FixtureRequest) -> Path:
-    """The stock Collector."""
-    return stock_collector.build(request.config.cache.mkdir("otelcol"))
 
 
 class Line:
@@ -80,38 +72,9 @@ class Line:
     @contextmanager
     def stock(self) -> Iterator[Stock]:
         """The stock Collector, in front of that."""
-        with stock_collector.running(
-            self._otelcol, self._config, self.collect, self._folder
-        ) as made:
+        env = {"OTELCOL_NEXT": self.collect}
+        with stock_collector.running(self._otelcol, self._config, self._folder, env) as made:
             yield made
-
-
-def export(stock: Stock, spans: list[Span]) -> requests.Response:
-    """The answer to one export."""
-    return requests.post(
-        f"http://{stock.http}/v1/traces", data=traces_protobuf(spans), headers=TYPE, timeout=40
-    )
-
-
-def states(serving: Serving, ids: list[str]) -> Counter[str]:
-    """What the backend says of events."""
-    found: Counter[str] = Counter()
-    for start in range(0, len(ids), 1000):
-        asked = {"eventIds": ids[start : start + 1000]}
-        answer = requests.post(f"{serving.endpoint}/v1/flowmark/status", json=asked, timeout=30)
-        found.update(event["state"] for event in answer.json()["events"])
-    return found
-
-
-def batches(seed: int, count: int) -> list[list[Span]]:
-    """Requests, no two with an event in common."""
-    chance = random.Random(seed)
-    return [batch(chance) for _ in range(count)]
-
-
-def all_ids(requests_made: list[list[Span]]) -> list[str]:
-    """The ids of all their events."""
-    return [each for spans in requests_made for each in ids_of(spans)]
 
 
 @pytest.fixture
