@@ -26,7 +26,7 @@ _INTRODUCTION: Final = """\
 Each setting is an argument or an option, and a variable of the environment. Arguments come first,
 then variables, then defaults; an empty variable counts as absent. All faults are reported at once,
 each by the name of its source. A variable that starts like these and names no setting is a fault,
-too.
+too. The collector has none of these but a file: [its page](collector.md).
 """
 
 
