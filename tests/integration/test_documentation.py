@@ -287,6 +287,13 @@ def test_links_lead_somewhere(name: str) -> None:
             assert heading in _headings(target), f"{path}#{heading}"
 
 
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_tests_that_are_named_are_there(name: str) -> None:
+    """E6: whoever is told which test shows something finds it."""
+    named = re.findall(r"\btests/[\w/]+\.py\b", (ROOT / name).read_text(encoding="utf-8"))
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
 def _headings(document: Path) -> set[str]:
     """The anchors of a document's headings, as the renderers make them."""
     titles = re.findall(r"^#+ (.+)$", document.read_text(encoding="utf-8"), re.MULTILINE)
