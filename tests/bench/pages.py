@@ -64,7 +64,10 @@ async def _figures(store: Store, project: int) -> list[Figure]:
     }
     group = f"/runs/{keys['group']}/{{}}?operation=push&group_id=one"
     pages = {
+        "overview": "/",
         "runs": "/runs",
+        "evidence": "/evidence",
+        "ingest": "/ingest",
         "a run of 10,000 operations in pairs": f"/runs/{keys['pairs-0']}",
         "a run of 10,000 operations, half in twenties": f"/runs/{keys['mixed']}",
         "a run with a group of 1,000 attempts": f"/runs/{keys['group']}",
