@@ -137,18 +137,21 @@ class _Bench:
     def soak(self, minutes: float) -> list[Figure]:
         """Memory at the end against memory after a tenth of the time, under a steady load."""
         path = self._requests(0.1)
+        marks = [minutes * part for part in (0.1, 0.2, 0.5, 1.0)]
+        met: list[int] = []
         with agents.flowmark(self._sink, "http", self._folder) as agent:
             began = time.monotonic()
-            early = 0
-            while (gone := time.monotonic() - began) < minutes * 60:
+            while len(met) < len(marks):
                 load.send(path, agent.http, "http", CONNECTIONS, times=4)
-                if not early and gone > minutes * 6:
-                    early = agent.resident()
-            late = agent.resident()
-        note = f"{early >> 20} MiB, then {late >> 20} MiB"
-        return [
-            Figure(f"memory after {minutes:g} min", late / early, "ratio", most=GROWTH, note=note)
-        ]
+                if time.monotonic() - began >= marks[len(met)] * 60:
+                    met.append(agent.resident())
+        told = ", ".join(
+            f"{found / (1 << 20):.1f} MiB after {mark:g} min"
+            for mark, found in zip(marks, met, strict=True)
+        )
+        name = f"memory after {minutes:g} min"
+        note = f"{told}; {_load()}"
+        return [Figure(name, met[-1] / met[0], "ratio", most=GROWTH, note=note)]
 
     def _rivals(self) -> Iterator[tuple[str, Start]]:
         rotel, stock = self._rotel, OPTIONS.otelcol
