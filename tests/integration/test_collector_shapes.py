@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import yaml
 
 from flowmark_otel import names
 from flowmark_otel.collector.config.loading import load
+from flowmark_otel.collector.run import STOP_SECONDS
 from flowmark_otel.wire import receipt
 from tests.support import certificates, collecting
 from tests.support.answers import free_port
@@ -27,6 +29,8 @@ from tests.support.serving import Serving
 
 SHAPES: Final = Path(__file__).resolve().parents[2] / "collector" / "shapes"
 TOKEN: Final = "let-the-sidecars-in"
+GIVEN: Final = "https://given.example:4318"
+"""In place of what whoever starts the compose file has to give."""
 
 
 def shape(name: str, folder: Path) -> dict[str, Any]:
@@ -124,10 +128,59 @@ def test_the_files_are_loaded_as_they_stand(tmp_path: Path) -> None:
     }
     readme = (SHAPES / "README.md").read_text("utf-8")
     files = sorted(SHAPES.glob("*.yaml"))
-    assert [each.name for each in files] == ["gateway.yaml", "sidecar.yaml"]
-    for each in files:
+    assert [each.name for each in files] == ["compose.yaml", "gateway.yaml", "sidecar.yaml"]
+    for each in files[1:]:
         assert load(each, environ).telemetry == "127.0.0.1:8888"
         assert f"({each.name})" in readme
+
+
+def test_the_compose_file_is_valid() -> None:
+    """Issue 10, shapes: the compose file fits the schema of the compose specification."""
+    program = Path(sys.executable).with_name("check-jsonschema")
+    found = subprocess.run(
+        [program, "--builtin-schema", "vendor.compose-spec", SHAPES / "compose.yaml"],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert found.returncode == 0, found.stdout
+
+
+@pytest.mark.needs("openssl")
+@pytest.mark.parametrize("name", ["sidecar", "gateway"])
+def test_the_compose_file_starts_the_shapes(name: str, tmp_path: Path) -> None:
+    """Issue 10, shapes: file, variables, memory and time to drain of a container are the code's."""
+    compose = yaml.safe_load((SHAPES / "compose.yaml").read_text("utf-8"))
+    service = compose["services"][name]
+    [config] = service["configs"]
+    assert service["command"] == ["collect", "--config", config["target"]]
+    assert compose["configs"][config["source"]]["file"] == f"./{name}.yaml"
+    assert {f"/run/secrets/{each}" for each in service["secrets"]} == {
+        value for value in service["environment"].values() if value.startswith("/run/")
+    }
+    text = (SHAPES / f"{name}.yaml").read_text("utf-8")
+    named = set(re.findall(r"\$\{env:(\w+)", text))
+    assert set(service["environment"]) <= named
+    pair = certificates.make(tmp_path)
+    (tmp_path / "tokens").write_text(TOKEN)
+    secrets = {
+        "certificate": str(pair.certificate),
+        "key": str(pair.key),
+        "tokens": str(tmp_path / "tokens"),
+    }
+    environ = {
+        key: secrets.get(value.removeprefix("/run/secrets/"), re.sub(r"\$\{.*", GIVEN, value))
+        for key, value in service["environment"].items()
+    }
+    plan = load(SHAPES / f"{name}.yaml", environ)
+    assert plan.memory_limit is not None
+    assert int(service["mem_limit"].removesuffix("m")) << 20 >= plan.memory_limit * 1.2
+    assert int(service["stop_grace_period"].removesuffix("s")) > STOP_SECONDS
+    assert "http://127.0.0.1:8888/healthz" in service["healthcheck"]["test"][-1]
+    assert plan.telemetry == "127.0.0.1:8888"
+    [volume] = service["volumes"]
+    assert volume.endswith(":/var/lib/flowmark-otel")  # where the image's user is, and may write
 
 
 @pytest.mark.needs("systemd-analyze")
