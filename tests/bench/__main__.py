@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tests.bench import (
     adapters,
+    agents,
     bomb,
     client,
     collector,
@@ -23,6 +24,7 @@ from tests.bench import (
     phoenix,
     postgres,
     reading,
+    shapes,
     sizing,
     startup,
     summarising,
@@ -40,6 +42,8 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "client": client.measure,
     "adapters": adapters.measure,
     "collector": collector.measure,
+    "collector-stock": collector.measure_stock,
+    "shapes": shapes.measure,
     "bomb": bomb.measure,
     "overload": overload.measure,
     "summarising": summarising.measure,
@@ -48,8 +52,8 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "phoenix": phoenix.measure,
 }
 
-ONLY_IF_NAMED = ("phoenix",)
-"""It installs something of others, and has no target."""
+ONLY_IF_NAMED = ("phoenix", "collector-stock")
+"""One installs something of others and has no target, the other is a part of ``collector``."""
 
 
 def main(arguments: list[str]) -> int:
@@ -57,7 +61,7 @@ def main(arguments: list[str]) -> int:
     given = _option(arguments, "--json")
     out = None if given is None else Path(given)
     program, minutes = _option(arguments, "--otelcol"), _option(arguments, "--minutes")
-    collector.OPTIONS.otelcol = None if program is None else Path(program)
+    collector.OPTIONS.otelcol = Path(program) if program else agents.built_otelcol()
     collector.OPTIONS.minutes = float(minutes or 0)
     stores = _option(arguments, "--stores")
     lists.OPTIONS.stores = None if stores is None else Path(stores)

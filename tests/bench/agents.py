@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import venv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -51,6 +51,12 @@ class Agent(NamedTuple):
         fields = text.rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICKS
 
+    def peak(self) -> int:
+        """Bytes of memory that the process has held at most."""
+        text = Path(f"/proc/{self.process}/status").read_text()
+        [line] = [each for each in text.splitlines() if each.startswith("VmHWM:")]
+        return int(line.split()[1]) * 1024
+
     def resident(self) -> int:
         """Bytes of memory that the process holds."""
         return int(Path(f"/proc/{self.process}/statm").read_text().split()[1]) * _PAGE
@@ -79,11 +85,52 @@ def flowmark(sink: Sink, transport: str, folder: Path, *, fold: bool = True) -> 
         "exporters": exporters,
         "service": {"pipelines": pipelines},
     }
+    with _collecting(document, folder, {}) as agent:
+        yield agent
+
+
+@contextmanager
+def shape(name: str, sink: Sink, folder: Path) -> Iterator[Agent]:
+    """A file of ``collector/shapes``, ``sidecar`` or ``gateway``, over plain HTTP to the sink.
+
+    It is the file but for TLS and tokens, which the load generator does not speak.
+    """
+    text = (ROOT / "collector" / "shapes" / f"{name}.yaml").read_text("utf-8")
+    document = yaml.safe_load(text.replace("./", f"{folder}/"))
+    for options in document["receivers"]["otlp"]["protocols"].values():
+        options.pop("tls", None)
+        options.pop("auth", None)
+    document.pop("extensions", None)
+    document["service"].pop("extensions", None)
+    document["exporters"]["flowmark"].pop("tls", None)
+    prefix = name.upper()
+    env = {
+        f"{prefix}_GRPC": "127.0.0.1:0",
+        f"{prefix}_HTTP": "127.0.0.1:0",
+        f"{prefix}_TELEMETRY": "127.0.0.1:0",
+        "FLOWMARK_API_KEY": "none",
+        "FLOWMARK_BACKEND": f"http://{sink.http}",
+        "GATEWAY": f"http://{sink.http}",
+        "GATEWAY_TOKEN": "none",
+    }
+    with _collecting(document, folder, env) as agent:
+        yield agent
+
+
+@contextmanager
+def _collecting(document: object, folder: Path, env: Mapping[str, str]) -> Iterator[Agent]:
     path = folder / "collector.yaml"
     path.write_text(yaml.safe_dump(document))
     command = [sys.executable, "-m", "flowmark_otel.cli", "collect", "--config", str(path)]
     with (folder / "flowmark.log").open("ab") as log:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, cwd=ROOT)
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, **env},
+        )
     with _ended(process):
         assert process.stdout is not None
         line = process.stdout.readline().split()
@@ -138,6 +185,12 @@ def otelcol(program: Path, sink: Sink, transport: str, folder: Path) -> Iterator
     command = [str(program), "--config", str(path)]
     with _started(command, folder / "otelcol.log", grpc, web) as process:
         yield Agent(grpc, web, process)
+
+
+def built_otelcol() -> Path | None:
+    """The stock Collector that ``make otelcol`` built, None where it did not."""
+    program = ROOT / ".tools" / "otelcol"
+    return program if program.exists() else None
 
 
 def install_rotel(folder: Path) -> Path | None:

@@ -9,6 +9,7 @@ them; the others forward. Ratios are within one run; what else the machine does 
 from __future__ import annotations
 
 import os
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -28,6 +29,8 @@ DISTINCT: Final = 24
 WARM: Final = 1
 TIMES: Final = 8
 SHARES: Final = (0.0, 0.01, 0.1, 1.0)
+FEW: Final = (0.0, 0.01)
+ROUNDS: Final = 3
 TRANSPORTS: Final = ("http", "grpc")
 MOST_ANNOTATED: Final = 20.0
 MOST_ADDED: Final = 10.0
@@ -65,6 +68,18 @@ def measure() -> list[Figure]:
         return figures
 
 
+def measure_stock() -> list[Figure]:
+    """Ours and the stock Collector in turn, at 0 and 1 % annotated spans (issue 10, Speed).
+
+    Empty without a stock Collector: ``make otelcol`` builds one.
+    """
+    if OPTIONS.otelcol is None:
+        return []
+    with tempfile.TemporaryDirectory() as name, sink() as taking:
+        bench = _Bench(Path(name), taking, None)
+        return [figure for transport in TRANSPORTS for figure in bench.in_turn(transport)]
+
+
 class _Bench:
     def __init__(self, folder: Path, taking: Sink, rotel: Path | None) -> None:
         self._folder = folder
@@ -98,6 +113,26 @@ class _Bench:
             if stock and share < 0.1:
                 ratio = cost / stock
                 figures.append(Figure(f"{name}, of the stock one", ratio, "ratio", most=1.0))
+        return figures
+
+    def in_turn(self, transport: str) -> list[Figure]:
+        """Medians of rounds in which each of the two has its turn, and their ratio."""
+        [(_, stock)] = self._rivals()
+        turns: dict[str, list[float]] = {}
+        for _ in range(ROUNDS):
+            for share in FEW:
+                for name, start in (("stock", stock), ("flowmark", agents.flowmark)):
+                    cost = self._cost(start, transport, share)
+                    turns.setdefault(f"{name}, {share:.0%} annotated, {transport}", []).append(cost)
+        costs = {name: statistics.median(found) for name, found in turns.items()}
+        figures = [
+            Figure(name, cost, "µs/span", note=f"{1e6 / cost:,.0f} spans/s; {_load()}")
+            for name, cost in costs.items()
+        ]
+        for share in FEW:
+            kind = f"{share:.0%} annotated, {transport}"
+            ratio = costs[f"flowmark, {kind}"] / costs[f"stock, {kind}"]
+            figures.append(Figure(f"flowmark of the stock one, {kind}", ratio, "ratio", most=1.0))
         return figures
 
     def small(self) -> list[Figure]:

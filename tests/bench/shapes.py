@@ -64,5 +64,5 @@ def _settled(agent: Agent) -> float:
         before = agent.seconds()
         time.sleep(_QUIET_SECONDS)
         after = agent.seconds()
-        if after - before < 0.02:  # noqa: PLR2004  what a process that waits spends in that time
+        if after - before < 0.02:  # what a process that waits may spend
             return after
