@@ -316,4 +316,7 @@ def test_the_site_builds(tmp_path: Path) -> None:
         check=False,
     )
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
-    assert "flowmark_otel.workflow" in (tmp_path / "site/python-api/index.html").read_text("utf-8")
+    page = (tmp_path / "site/python-api/index.html").read_text("utf-8")
+    for name in ("workflow.workflow", "plain.annotate"):
+        assert f'id="flowmark_otel.annotate.{name}"' in page
+    assert not re.search(r"\([A-E]\d{1,2}\b", page)
