@@ -37,14 +37,16 @@ def count(body: bytes) -> int | None:
         return None
     items = groups = 0
     try:
-        for resource in _level(body).first:
+        for group in _few(_request(body).groups):
             groups += 1
-            for scope in _level(resource).second:
+            for scope in _few(_known(group).scopes):
                 groups += 1
-                items += len(_level(scope).second)
-    except (DecodeError, _UnknownError):
+                items += len(_known(scope).items)
+            if items + groups > MAX_ITEMS:
+                return None
+    except (DecodeError, _ScanError):
         return None
-    return items if items + groups <= MAX_ITEMS else None
+    return items
 
 
 def cut(body: bytes, marks: Sequence[bytes] = ()) -> Scanned | None:
@@ -57,24 +59,23 @@ def cut(body: bytes, marks: Sequence[bytes] = ()) -> Scanned | None:
     found: list[Marked] = []
     position = groups = 0
     try:
-        for raw in _level(body).first:
-            group = _level(raw)
+        for group in _few(_request(body).groups):
             resource: bytes | None = None
-            for scope in group.second:
-                for item in _level(scope).second:
+            for scope in _few(_known(group).scopes):
+                for item in _few(_known(scope).items):
                     own = item.count(MARK)
                     if own or (marks and any(mark in item for mark in marks)):
                         if resource is None:
-                            resource = b"".join(group.first)
+                            resource = b"".join(group.resource)
                         if len(item) > PLAIN or len(resource) > PLAIN:
                             return None
                         found.append(Marked(position, item, resource, own))
                     position += 1
                 groups += 1
             groups += 1
-    except (DecodeError, _UnknownError):
-        return None
-    if position + groups > MAX_ITEMS:
+            if position + groups > MAX_ITEMS:
+                return None
+    except (DecodeError, _ScanError):
         return None
     budget = Budget()
     budget.items(position + groups)
@@ -82,29 +83,48 @@ def cut(body: bytes, marks: Sequence[bytes] = ()) -> Scanned | None:
     return Scanned(position, found, budget)
 
 
-class _UnknownError(Exception):
-    """A message holds a field of another number, or of another wire type."""
+class _ScanError(Exception):
+    """A message holds a field of another number or wire type, or too many of one kind."""
 
 
-def _level(raw: bytes) -> Any:  # noqa: ANN401  a message class made here
-    message = _Level.FromString(raw)
+def _request(body: bytes) -> Any:  # noqa: ANN401  a message made here
+    return _known(_Request.FromString(body))
+
+
+def _known(message: Any) -> Any:  # noqa: ANN401  likewise
     if len(UnknownFieldSet(message)):
-        raise _UnknownError
+        raise _ScanError
     return message
 
 
-def _made() -> Any:  # noqa: ANN401  likewise
-    """What request, resource group and scope group have in common: three fields of bytes."""
+def _few(found: Sequence[Any]) -> Sequence[Any]:
+    if len(found) > MAX_ITEMS:  # to be refused before any of them is looked at
+        raise _ScanError
+    return found
+
+
+_FRAME: Final = (
+    ("Scope", (("scope", ""), ("items", ""), ("schema_url", ""))),
+    ("Group", (("resource", ""), ("scopes", ".bare.Scope"), ("schema_url", ""))),
+    ("Request", (("groups", ".bare.Group"),)),
+)
+"""What requests of traces and of logs have in common: messages, fields from 1 on, and their types;
+what has none is bytes. Every field may come several times, as protobuf has it."""
+
+
+def _made() -> Any:  # noqa: ANN401  a message class made here
     file = descriptor_pb2.FileDescriptorProto(
-        name="bare/level.proto", package="bare", syntax="proto3"
+        name="bare/frame.proto", package="bare", syntax="proto3"
     )
-    level = file.message_type.add(name="Level")
-    for number, name in enumerate(("first", "second", "third"), 1):
-        field = level.field.add(name=name, number=number)
-        field.type, field.label = field.TYPE_BYTES, field.LABEL_REPEATED
+    for title, named in _FRAME:
+        message = file.message_type.add(name=title)
+        for number, (name, kind) in enumerate(named, 1):
+            field = message.field.add(name=name, number=number, type_name=kind or None)
+            field.type = field.TYPE_MESSAGE if kind else field.TYPE_BYTES
+            field.label = field.LABEL_REPEATED
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("bare.Level"))
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("bare.Request"))
 
 
-_Level: Final = _made()
+_Request: Final = _made()
