@@ -271,8 +271,9 @@ def test_a_value_that_no_rule_accepts_is_refused_by_name(value: object) -> None:
         attributes={"flowmark.attempt.group_id": value, "flowmark.attempt.number": 1},  # type: ignore[dict-item]
     )
     span.end()
-    if isinstance(value, bytes) and names.ATTEMPT_GROUP_ID not in getattr(span, "attributes", {}):
-        pytest.skip("before 1.43 the SDK drops bytes, and says so itself")
+    kept_as = getattr(span, "attributes", {}).get(names.ATTEMPT_GROUP_ID)
+    if isinstance(value, bytes) and kept_as != value:
+        pytest.skip("before 1.43 the SDK drops bytes and says so itself, or makes text of them")
     context = span.get_span_context()
     ids = [event.event_id for event in kept.sink.events if isinstance(event, Refused)]
     stem = f"op-{context.trace_id:032x}-{context.span_id:016x}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, get_args
+from typing import Final
 
 import pytest
 from pydantic import BaseModel
@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 from flowmark_otel import names
 from flowmark_otel.collector.config.components import ALIASES, TYPES
 from flowmark_otel.collector.config.loading import load, plan_of
+from flowmark_otel.collector.config.options import classes
 from flowmark_otel.collector.config.service import PipelineOptions, ServiceOptions
 from flowmark_otel.collector.config.values import ERROR_NAMES
 from flowmark_otel.listen.prometheus import label, prometheus_name
@@ -35,8 +36,7 @@ def models(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
 
 def sections(field: FieldInfo) -> list[type[BaseModel]]:
     """The models that a field may hold."""
-    kinds = (field.annotation, *get_args(field.annotation))
-    return [each for each in kinds if isinstance(each, type) and issubclass(each, BaseModel)]
+    return [each for each in classes(field) if issubclass(each, BaseModel)]
 
 
 def test_every_key_is_told() -> None:

@@ -5,7 +5,7 @@ Times end in ``_ms``, sizes in ``_bytes`` or a unit. Keys that no model names ar
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal, get_args
+from typing import Annotated, Final, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.fields import FieldInfo
@@ -57,8 +57,14 @@ def _is_empty(value: object) -> bool:
 
 
 def _is_section(field: FieldInfo) -> bool:
+    return any(issubclass(kind, Options) for kind in classes(field))
+
+
+def classes(field: FieldInfo) -> list[type]:
+    """The classes that a field's value may be of."""
     kinds = (field.annotation, *get_args(field.annotation))
-    return any(isinstance(kind, type) and issubclass(kind, Options) for kind in kinds)
+    # To Python 3.10 tuple[str, ...] is a type, too.
+    return [kind for kind in kinds if isinstance(kind, type) and get_origin(kind) is None]
 
 
 def _pair(cert_file: object, key_file: object) -> None:

@@ -16,6 +16,7 @@ from pydantic_core import ErrorDetails
 
 from flowmark_otel.collector.config.document import Path
 from flowmark_otel.collector.config.environment import FromEnvironment
+from flowmark_otel.collector.config.options import classes
 from flowmark_otel.collector.config.values import nearest, shown
 
 _SECRET: Final = frozenset({"headers", "token", "tokens"})
@@ -187,5 +188,4 @@ def _model_at(model: type[BaseModel], path: Path) -> type[BaseModel] | None:
 
 
 def _section(field: FieldInfo) -> type[BaseModel] | None:
-    kinds = (field.annotation, *get_args(field.annotation))
-    return next((k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel)), None)
+    return next((each for each in classes(field) if issubclass(each, BaseModel)), None)
