@@ -132,7 +132,7 @@ def _rows(url: str) -> dict[Table, list[Row]]:
     """All rows that requests made, but for sums of which there is one a project."""
     with psycopg.connect(url) as connection:
         return {
-            table: connection.execute(f"SELECT * FROM {table.name}").fetchall()  # noqa: S608
+            table: connection.execute(f"SELECT * FROM {table.name}").fetchall()  # noqa: S608  ours
             for table in (schema.runs, schema.events, schema.occurrences)
         }
 
@@ -165,5 +165,5 @@ def _copied(connection: psycopg.Connection, table: Table, rows: list[Row]) -> No
         for row in rows:
             copy.write_row(row)
     connection.execute(
-        f"INSERT INTO {table.name} SELECT * FROM {given} ON CONFLICT DO NOTHING"  # noqa: S608
+        f"INSERT INTO {table.name} SELECT * FROM {given} ON CONFLICT DO NOTHING"  # noqa: S608  ours
     )
