@@ -7,7 +7,7 @@ only counted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -49,14 +49,16 @@ def count(body: bytes) -> int | None:
     return items
 
 
-def cut(body: bytes, marks: Sequence[bytes] = ()) -> Scanned | None:
+def cut(body: bytes, marks: Callable[[], Sequence[bytes]] = tuple) -> Scanned | None:
     """The items that hold our mark or one of ``marks``, as ``scan`` finds them, each as bytes.
 
-    None where only a scan can tell, as in ``count``. Raises TooLarge, as a scan does.
+    ``marks`` is asked once there is an item without ours. None where only a scan can tell, as in
+    ``count``. Raises TooLarge, as a scan does.
     """
     if len(body) > MOST_BYTES:
         return None
     found: list[Marked] = []
+    others: Sequence[bytes] | None = None
     position = groups = 0
     try:
         for group in _few(_request(body).groups):
@@ -64,7 +66,9 @@ def cut(body: bytes, marks: Sequence[bytes] = ()) -> Scanned | None:
             for scope in _few(_known(group).scopes):
                 for item in _few(_known(scope).items):
                     own = item.count(MARK)
-                    if own or (marks and any(mark in item for mark in marks)):
+                    if not own and others is None:
+                        others = marks()
+                    if own or (others and any(mark in item for mark in others)):
                         if resource is None:
                             resource = b"".join(group.resource)
                         if len(item) > PLAIN or len(resource) > PLAIN:

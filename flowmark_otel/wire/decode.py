@@ -60,24 +60,35 @@ class Opened:
     ours. Raises Unparsable, TooLarge.
     """
 
-    __slots__ = ("_body", "_decoder", "_resources", "items", "marked")
+    __slots__ = (
+        "_body",
+        "_budget",
+        "_decoder",
+        "_marks",
+        "_resources",
+        "_signals",
+        "items",
+        "marked",
+    )
 
     def __init__(self, body: bytes, signals: Signals = NO_SIGNALS) -> None:
         self._body = body
-        marks = [mark for mark in signals.raw_marks if mark in body]  # mostly none is
+        self._signals = signals
+        self._marks: list[bytes] | None = None
+        self._decoder: Decoder | None = None
         self.marked: list[Marked] = []
-        if not marks and (items := bare_items(body, PROTOBUF)) is not None:
+        if (items := bare_items(body, PROTOBUF, signals)) is not None:
             self.items = items
             return
-        found = bare.cut(body, marks) or scan(body, marks)
-        self.items, self.marked = found.items, found.marked
-        self._decoder = Decoder(found.budget, signals, marks)
-        self._resources = _Resources(found.budget)
+        found = bare.cut(body, self._present) or scan(body, self._present())
+        self.items, self.marked, self._budget = found
+        self._resources = _Resources(self._budget)
 
-    def raw(self, mark: Marked) -> bytes | None:
-        """The bytes of a span, None where it is over its budget."""
-        item = mark.item
-        return self._body[item] if isinstance(item, slice) else item
+    def _present(self) -> list[bytes]:
+        """The marks of signals that are in it; mostly none is."""
+        if self._marks is None:
+            self._marks = [mark for mark in self._signals.raw_marks if mark in self._body]
+        return self._marks
 
     def resource(self, mark: Marked) -> Resource:
         """What is read of its resource. Raises TooLarge."""
@@ -85,7 +96,11 @@ class Opened:
 
     def span(self, mark: Marked) -> Span | Refused:
         """The span, decoded. Raises TooLarge."""
-        return self._decoder.span(self.raw(mark), self._resources.of(mark))
+        if self._decoder is None:
+            self._decoder = Decoder(self._budget, self._signals, self._present())
+        item = mark.item
+        raw = self._body[item] if isinstance(item, slice) else item
+        return self._decoder.span(raw, self._resources.of(mark))
 
 
 def decode_logs(body: bytes, encoding: str) -> Request:
