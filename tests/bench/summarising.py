@@ -20,7 +20,9 @@ from tests.support.urls import Place
 
 ROUNDS: Final = 3
 REQUESTS: Final = 120
-LEAST: Final = 0.60
+LEAST: Final = 0.75
+"""The summariser takes a fifth of the writer's time while others wait for it
+(``worker.SHARE_WHILE_BUSY``), which leaves 0.8; the rest is what the machine does."""
 WITHOUT: Final = """
 import sys
 from flowmark_otel.backend.summary.worker import Summariser
