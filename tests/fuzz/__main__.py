@@ -8,6 +8,7 @@ there too, and named. The exit code is 1 if there is any.
 from __future__ import annotations
 
 import argparse
+import resource
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,7 @@ from typing import Final
 
 CORPUS: Final = Path(__file__).parent / "corpus"
 _MAX_INPUT: Final = 16_384
+_MAX_MEBIBYTES: Final = 1024
 _CLOSING_SECONDS: Final = 60
 _KINDS: Final = ("crash-", "timeout-", "oom-", "slow-unit-")
 
@@ -45,11 +47,13 @@ def _fuzz(name: str, seconds: int, folder: Path) -> list[Path]:
     """Fuzz one target; the inputs that broke a law."""
     grown = folder / "corpus"
     grown.mkdir(parents=True, exist_ok=True)
+    # A child begins with the peak of whoever started it: the kernel keeps it across exec.
+    inherited = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     command = [
         *(sys.executable, "-m", "tests.fuzz.child", name, str(grown)),
         *([str(CORPUS / name)] if (CORPUS / name).is_dir() else []),
         *(f"-max_total_time={seconds}", f"-max_len={_MAX_INPUT}", f"-artifact_prefix={folder}/"),
-        *("-timeout=10", "-rss_limit_mb=1024", "-print_final_stats=1"),
+        *("-timeout=10", f"-rss_limit_mb={inherited + _MAX_MEBIBYTES}", "-print_final_stats=1"),
     ]
     began = time.monotonic()
     log = folder / "log.txt"
