@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from flowmark_otel.deliver.spool import SpoolFull
+from flowmark_otel.deliver.spool.adoption import Look, look
 from flowmark_otel.deliver.spool.framing import HEADER
 from tests.support.spooling import abandoned, drain, open_spool, payloads, segments
 
@@ -124,6 +126,21 @@ def test_age_and_size_are_of_what_waits(tmp_path: Path) -> None:
     assert spool.shelf.oldest() == two.time_unix_nano
     spool.shelf.settle([two])
     assert spool.shelf.oldest() is None
+
+
+def test_a_segment_begun_while_others_are_looked_for_is_counted_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Contract, section 10: what is our own is never taken for what another process holds."""
+    spool = open_spool(tmp_path)
+
+    def begun_meanwhile(*asked: Any) -> Look:
+        spool.append([b"one"])
+        return look(*asked)
+
+    monkeypatch.setattr("flowmark_otel.deliver.spool.shelf.look", begun_meanwhile)
+    assert not spool.shelf.adopt()
+    assert spool.size() == HEADER.size + 3
 
 
 # -- the bound ----------------------------------------------------------------------------------

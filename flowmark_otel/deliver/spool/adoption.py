@@ -13,12 +13,13 @@ from flowmark_otel.deliver.spool import folder
 class Look(NamedTuple):
     """What a look found.
 
-    ``claimed``: segments, as stem and descriptor. ``others``: bytes that living processes hold.
+    ``claimed``: segments, as stem and descriptor. ``others``: bytes that living processes hold, by
+    stem; a segment that this one began meanwhile is among them.
     ``faults``: files that could not be looked at, as sentences.
     """
 
     claimed: list[tuple[str, int]]
-    others: int
+    others: dict[str, int]
     faults: list[str]
 
 
@@ -28,7 +29,7 @@ def look(path: Path, mine: Container[str], most: int) -> Look:
     ``mine`` are the stems held already. Left-over files that hold nothing are removed.
     """
     claimed: list[tuple[str, int]] = []
-    others = 0
+    others: dict[str, int] = {}
     faults: list[str] = []
     for name in sorted(os.listdir(path)):  # noqa: PTH208 - names are all that is needed
         parsed = folder.parse(name)
@@ -41,7 +42,7 @@ def look(path: Path, mine: Container[str], most: int) -> Look:
                 continue
             descriptor = folder.claim(path / name) if len(claimed) < most else None
             if descriptor is None:
-                others += _size(path / name)
+                others[stem] = others.get(stem, 0) + _size(path / name)
             elif kind == folder.NEW or os.fstat(descriptor).st_size == 0:
                 (path / name).unlink()
                 os.close(descriptor)

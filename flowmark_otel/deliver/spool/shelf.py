@@ -49,7 +49,7 @@ class Shelf:
         self._ill: set[str] = set()
         self._untold: list[Diagnostic] = []
         # Bytes of sealed segments and of those that others hold; counted anew, never adjusted.
-        self._others = 0
+        self._others: dict[str, int] = {}  # by stem; replaced, never changed
         self.sealed_bytes = 0
 
     def add(self, segment: Segment) -> None:
@@ -58,8 +58,12 @@ class Shelf:
 
     def count(self) -> None:
         """Count ``sealed_bytes`` anew; takes no lock."""
-        sealed = sum(segment.written for segment in list(self._segments) if segment.sealed)
-        self.sealed_bytes = self._others + sealed
+        segments = list(self._segments)
+        sealed = sum(segment.written for segment in segments if segment.sealed)
+        # One that was begun while others were looked for is among them, and is ours.
+        mine = {segment.stem for segment in segments}
+        others = sum(size for stem, size in self._others.items() if stem not in mine)
+        self.sealed_bytes = others + sealed
 
     # -- handing out ----------------------------------------------------------------------------
     def take(
