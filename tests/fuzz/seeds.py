@@ -6,6 +6,9 @@ import gzip
 import sys
 from pathlib import Path
 
+from opentelemetry.proto.trace.v1 import trace_pb2
+
+from flowmark_otel import names
 from flowmark_otel.deliver.spool import codec, framing
 from flowmark_otel.model import Receipt, Rejection
 from flowmark_otel.wire import encode, receipt
@@ -43,6 +46,7 @@ def main() -> int:
     for name, seeds in {
         "scanned": [each for each in samples if each[:1] == b"\n"] + logs[:1],
         "traces": samples,
+        "collected": [*[each for each in samples if each[:1] == b"\n"][:1], _laid_out()],
         "logs": logs,
         "answers": [bytes([number]) + b"\0" + each for number in (0, 1, 4) for each in receipts],
         "statuses": errors,
@@ -57,6 +61,26 @@ def main() -> int:
 
 
 FORMS = ("protobuf", "json")
+
+
+def _laid_out() -> bytes:
+    """Attempts that one piece of code made: of one layout, alike but for ids and numbers."""
+    request = trace_pb2.TracesData()
+    spans = request.resource_spans.add().scope_spans.add().spans
+    for number in (1, 2, 3, 4):
+        span = spans.add(
+            trace_id=bytes([number]) * 16,
+            span_id=bytes([number]) * 8,
+            name="charge",
+            start_time_unix_nano=1,
+            end_time_unix_nano=2,
+        )
+        span.attributes.add(key="peer").value.string_value = "x"
+        span.attributes.add(key=names.OPERATION_NAME).value.string_value = "charge"
+        span.attributes.add(key=names.ATTEMPT_GROUP_ID).value.string_value = "g"
+        span.attributes.add(key=names.ATTEMPT_NUMBER).value.int_value = number
+    return request.SerializeToString()
+
 
 if __name__ == "__main__":
     sys.exit(main())

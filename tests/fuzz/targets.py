@@ -11,18 +11,22 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from opentelemetry.proto.trace.v1 import trace_pb2
 
 from flowmark_otel import names
+from flowmark_otel.collector.events import Event, Row
+from flowmark_otel.collector.exporters.backend import encoded
+from flowmark_otel.collector.payload import Telemetry
+from flowmark_otel.collector.reading import read
 from flowmark_otel.deliver.judge import CONTENT_TYPES, judge
 from flowmark_otel.deliver.limits import Limits
 from flowmark_otel.deliver.policy import Try, decide
 from flowmark_otel.deliver.spool import codec, framing
 from flowmark_otel.deliver.transport import Answer
 from flowmark_otel.errors import RequestError, TooLarge, Unparsable
-from flowmark_otel.fold import digest, fold_log, fold_signals, fold_span
+from flowmark_otel.fold import digest, events_of, fold_log, fold_signals, fold_span
 from flowmark_otel.model import Envelope, LogRecord, Refused, Span
-from flowmark_otel.signals import ANY, Signals
-from flowmark_otel.wire import decode, encode, inflate, receipt, shallow
+from flowmark_otel.signals import ANY, NO_SIGNALS, Signals
+from flowmark_otel.wire import bare, decode, encode, inflate, receipt, shallow
 from flowmark_otel.wire.pb import receipt_pb2
-from flowmark_otel.wire.scan import scan
+from flowmark_otel.wire.scan import Scanned, scan
 from flowmark_otel.wire.status import decode_status
 
 Target = Callable[[bytes], None]
@@ -54,15 +58,28 @@ def scanned(body: bytes) -> None:
     which protobuf takes for unknown fields (row 18). So with lengths of more than five bytes where
     protobuf is one of those that read them.
     """
+    found: int | None = None
     try:
-        found: int | None = scan(body, [b"aws."]).items
+        whole = scan(body, [b"aws."])
     except Unparsable:
-        found = None
+        pass
     except TooLarge:
         return
+    else:
+        found = whole.items
+        short = bare.cut(body, lambda: [b"aws."])
+        assert short is None or _marked(body, short) == _marked(body, whole)
     expected, may_refuse = _spans(body)
     if not (may_refuse or (found is None and READS_LONG_LENGTHS)):
         assert found == expected, f"scan: {found}, protobuf: {expected}"
+
+
+def _marked(body: bytes, found: Scanned) -> tuple[int, list[tuple[int, bytes | None, bytes, int]]]:
+    """How many items there are, and the marked ones by their bytes."""
+    return found.items, [
+        (position, body[item] if isinstance(item, slice) else item, resource, own)
+        for position, item, resource, own in found.marked
+    ]
 
 
 def _spans(body: bytes) -> tuple[int | None, bool]:
@@ -136,6 +153,36 @@ def _carried(events: Iterable[Envelope | Refused]) -> None:
 def _known(event: Envelope | Refused | None) -> tuple[str, bytes]:
     assert isinstance(event, Envelope), f"an envelope of ours is refused: {event}"
     return event.event_id, digest(event)
+
+
+def collected(body: bytes) -> None:
+    """What the collector reads of spans, decoded or by their layout, is what folding finds."""
+    try:
+        request = decode.decode_traces(body, decode.PROTOBUF)
+    except RequestError:
+        request = None
+    source = Telemetry("traces", decode.PROTOBUF, body)
+    for _ in range(2):  # what it learns the first time it may use the second time
+        try:
+            found = read(source)
+        except RequestError:
+            assert request is None
+            continue
+        assert request is not None
+        assert found.items == request.items
+        plain = [
+            (item.position, event)
+            for item in request.marked
+            for event in events_of(item.record, NO_SIGNALS)[0]
+        ]
+        assert [(each.item, each.envelope) for each in found.events] == [
+            (position, event) for position, event in plain if isinstance(event, Envelope)
+        ]
+        assert [(each.item, each.event_id) for each in found.unfit] == [
+            (position, event.event_id) for position, event in plain if isinstance(event, Refused)
+        ]
+        again = Row([Event(each.item, each.resource, each.envelope) for each in found.events])
+        assert encoded(found.events) == encoded(again)
 
 
 def logs(body: bytes) -> None:
@@ -263,7 +310,8 @@ def _read(payload: bytes) -> None:
 
 
 TARGETS: Final[dict[str, Target]] = {
-    each.__name__: each for each in (scanned, traces, logs, answers, statuses, gzipped, spooled)
+    each.__name__: each
+    for each in (scanned, traces, collected, logs, answers, statuses, gzipped, spooled)
 }
 
 
