@@ -14,8 +14,12 @@ from typing import Final
 
 _ARENA_MAX: Final = -8
 _MMAP_THRESHOLD: Final = -3
+_TRIM_THRESHOLD: Final = -1
 _ARENAS: Final = 2
 _LARGE_BYTES: Final = 1024 * 1024
+_KEPT_BYTES: Final = 8 * 1024 * 1024
+"""So much of an arena stays when it is free: the next request of the usual size is read into it,
+and its pages need not be had from the system anew."""
 _SOON: Final = 0.05  # seconds, after which whoever answered has let go of the request
 
 
@@ -25,6 +29,7 @@ def return_large_buffers() -> None:
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_ARENA_MAX, _ARENAS)
         mallopt(_MMAP_THRESHOLD, _LARGE_BYTES)
+        mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
 def give_back_soon() -> None:
