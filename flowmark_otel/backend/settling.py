@@ -19,6 +19,7 @@ from flowmark_otel import names
 from flowmark_otel.backend.background import Background
 from flowmark_otel.backend.evidence import chunks
 from flowmark_otel.backend.holding import Group
+from flowmark_otel.backend.known import Occurrence
 from flowmark_otel.backend.measured import Measured, Undecided
 from flowmark_otel.backend.store import Store, schema
 from flowmark_otel.backend.store.database import driver_of
@@ -117,10 +118,11 @@ class Settler(Background):
         by_group = {one.group: one for one in due}
         found, rows = [], []
         for row in statements.groups.run(driver, list(by_group)):
-            run, operation_id, operation, group_id, number, _, status = row[:7]
-            one = by_group[run, operation, group_id]
-            if status == names.STATUS_FAILED and number == one.number and not row[-1]:
+            highest = Occurrence(*row)
+            one = by_group[highest.run, highest.operation, highest.group_id or ""]
+            failed = highest.status == names.STATUS_FAILED and not highest.decided
+            if failed and highest.number == one.number:
                 found.append(one)
-                rows.append((run, operation_id, 1))
+                rows.append((highest.run, highest.operation_id, 1))
         statements.decide.run(driver, rows)
         return found

@@ -169,7 +169,7 @@ def test_each_kind_says_what_is_missing_and_what_implies_it(
     refused = kinds(store, kind="rejected")[0]
     assert (refused.run, refused.says) == (
         None,
-        "An event was refused as invalid: flowmark.run.id: is blank",
+        "An event was refused as invalid: flowmark.run.id: is blank.",
     )
     assert kinds(store, service="other") == []
     assert len(kinds(store, workflow="crm.sync")) == 6

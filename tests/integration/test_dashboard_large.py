@@ -73,5 +73,5 @@ def test_a_group_of_a_thousand_attempts_stays_readable(site: Site) -> None:
         labels += [row.all("td")[0].text for row in rows]
         later = [link for link in page.all("a") if link.text == "Later attempts"]
         path = later[0].attributes["href"] if later else None
-    assert labels == [str(number) for number in range(1, 1001)]
+    assert labels == [f"{number:,}" for number in range(1, 1001)]
     _small(client, way.replace("/group?", "/attempt?") + "&number=500")
