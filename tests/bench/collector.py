@@ -104,10 +104,10 @@ class _Bench:
             name = f"flowmark, {share:.0%} annotated, {transport}"
             most = MOST_ANNOTATED if share == 1.0 else None
             figures.append(Figure(name, cost, "µs/span", most=most, note=_load()))
-            beside = {0.1: python}.get(share, plain) if share < 1.0 else None
+            against, beside = ("Rotel", plain) if share < 0.1 else ("Rotel with Python", python)
             if beside:
                 ratio = cost / beside
-                against = "Rotel with Python" if share == 0.1 else "Rotel"
+                # The target of 20 µs is of a machine on which that took 20, too.
                 figures.append(Figure(f"{name}, of {against}", ratio, "ratio", most=1.0))
             stock = theirs.get("OpenTelemetry Collector")
             if stock and share < 0.1:
