@@ -11,9 +11,6 @@ from typing import Final, NamedTuple
 
 from flowmark_otel.dashboard.marks import Shape
 
-HEIGHT: Final = 168
-"""Pixels of a chart of bars, its labels included."""
-
 _TOP: Final = 14.0
 _BASE: Final = 146.0
 _LABELS: Final = 162
