@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import logging
 import sys
 from collections.abc import Iterator
@@ -15,28 +16,28 @@ import wrapt
 
 from flowmark_otel.adapters.instrumentor import Adapter, Patches
 
-NAME = "a_library_that_retries"
+SERIAL = itertools.count()
 
 
 @pytest.fixture
 def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A module that nobody has imported."""
-    (tmp_path / f"{NAME}.py").write_text("class Loop:\n    def step(self):\n        return 1\n")
+    """A module that nobody has imported: hooks of old releases take no name that was unloaded."""
+    name = f"a_library_that_retries_{next(SERIAL)}"
+    (tmp_path / f"{name}.py").write_text("class Loop:\n    def step(self):\n        return 1\n")
     monkeypatch.syspath_prepend(tmp_path)
-    yield NAME
-    sys.modules.pop(NAME, None)
+    yield name
+    sys.modules.pop(name, None)
 
 
 class Waiting(Adapter):
     """An adapter that counts steps."""
 
     requirement = "pytest >= 1"
-    module = NAME
     steps: list[str]
 
     def patch(self, patches: Patches) -> None:
         """Wrap the step, or fail where there is none."""
-        patches.wrap(importlib.import_module(NAME).Loop, "step", self._step)
+        patches.wrap(importlib.import_module(str(self.module)).Loop, "step", self._step)
 
     def _step(self, original: Any) -> Any:
         def step(loop: Any) -> Any:
@@ -48,9 +49,13 @@ class Waiting(Adapter):
 
 
 @pytest.fixture
-def adapter() -> Iterator[Waiting]:
+def adapter(library: str) -> Iterator[Waiting]:
     """The adapter, switched off at the end."""
-    found = Waiting()
+
+    class OfLibrary(Waiting):
+        module = library
+
+    found = OfLibrary()
     found.steps = []
     yield found
     found.uninstrument()
@@ -126,7 +131,7 @@ def test_a_release_that_nobody_knows(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Issue 8: it is imported as ever; that its tries are not recorded is said."""
-    (tmp_path / f"{NAME}.py").write_text("answer = 42\n")
+    (tmp_path / f"{library}.py").write_text("answer = 42\n")
     adapter.instrument()
     with caplog.at_level(logging.WARNING, "flowmark_otel"):
         assert load(library).answer == 42
