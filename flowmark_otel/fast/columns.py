@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
 
 from flowmark_otel import names
 from flowmark_otel.fold.redact import clean_error_type, is_redacted, redacted
@@ -11,38 +11,55 @@ from flowmark_otel.model import Value
 from flowmark_otel.validate import BrokenRule, clean_default, rule_of
 from flowmark_otel.wire.records import encode_pair
 
-MAX_VALUES: Final = 1024
-MAX_REMEMBERED: Final = 256  # bytes of a pair
-ONCE: Final = frozenset((names.OPERATION_ID, names.ATTEMPT_IDEMPOTENCY_KEY))
+_MAX_VALUES: Final = 1024
+_MAX_REMEMBERED: Final = 256  # bytes of a pair
+_ONCE: Final = frozenset((names.OPERATION_ID, names.ATTEMPT_IDEMPOTENCY_KEY))
 """Keys whose values seldom occur again: they would only push others out."""
 
+_Given = TypeVar("_Given")
 
-class Column(dict[object, bytes]):
-    """The written pairs of one key by value; a value that is not there is checked and written.
 
-    Looking one up raises BrokenRule, or TypeError where it cannot be a key of a dict. Values of
-    different types have to be told apart before: 1 == True. Bounded: a full one begins anew.
-    Shared by threads: a lost entry is written again.
+class Pairs(dict[_Given, bytes]):
+    """The written pairs of one key by what is given of it; ``carried`` checks a value.
+
+    Bounded: a full one begins anew. Shared by threads: a lost entry is written again.
     """
 
-    __slots__ = ("_heads", "_key", "_once", "carried")
+    __slots__ = ("_key", "_once", "carried")
 
     def __init__(self, key: str, carried: Callable[[object], Value]) -> None:
         super().__init__()
         self._key = key
         self.carried = carried
-        self._once = key in ONCE
+        self._once = key in _ONCE
+
+    def _keep(self, given: _Given, written: bytes, size: int) -> bytes:
+        """Remember a pair, unless it seldom comes again or is of too many bytes; returns it."""
+        if not self._once and size <= _MAX_REMEMBERED:
+            if len(self) >= _MAX_VALUES:
+                self.clear()
+            self[given] = written
+        return written
+
+
+class Column(Pairs[object]):
+    """The written pairs of one key by value; a value that is not there is checked and written.
+
+    Looking one up raises BrokenRule, or TypeError where it cannot be a key of a dict. Values of
+    different types have to be told apart before: 1 == True.
+    """
+
+    __slots__ = ("_heads",)
+
+    def __init__(self, key: str, carried: Callable[[object], Value]) -> None:
+        super().__init__(key, carried)
         self._heads: dict[int, bytes] = {}  # what stands before a text of so many bytes
 
     def __missing__(self, value: object) -> bytes:
         """The pair of a value that is not known."""
         carried = self.carried(value)
         written = self._text(carried) if type(carried) is str else encode_pair(self._key, carried)
-        if not self._once and len(written) <= MAX_REMEMBERED:
-            if len(self) >= MAX_VALUES:
-                self.clear()
-            self[value] = written
-        return written
+        return self._keep(value, written, len(written))
 
     def _text(self, text: str) -> bytes:
         raw = text.encode()

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 from google.protobuf.message import DecodeError
 
 from flowmark_otel import names
-from flowmark_otel.fast.columns import MAX_REMEMBERED, MAX_VALUES, NAME, ONCE, SERVICE, column_of
+from flowmark_otel.fast.columns import NAME, SERVICE, Pairs, column_of
 from flowmark_otel.fast.shapes import Shape
 from flowmark_otel.fast.unfolded import BOTH, Unfolded, records_of
 from flowmark_otel.model import Envelope
@@ -40,22 +40,19 @@ _Kind: TypeAlias = tuple[bool, int, int]
 """What layouts are found by: whether the span failed, its attributes, the marks in it."""
 
 
-class Carried(dict[bytes, bytes]):
+class Carried(Pairs[bytes]):
     """The written pairs of one key by the pair as a span carries it, of values of one type.
 
     As ``Column``, whose checks it uses. Looking one up raises BrokenRule too where the pair is of
     another key or of a value of another type.
     """
 
-    __slots__ = ("_carried", "_heads", "_key", "_kind", "_name", "_once", "_text")
+    __slots__ = ("_heads", "_kind", "_name", "_text")
 
     def __init__(self, key: str, kind: type) -> None:
-        super().__init__()
-        self._key = key
+        super().__init__(key, column_of(key).carried)
         self._name = key.encode()
         self._kind = kind
-        self._carried = column_of(key).carried
-        self._once = key in ONCE
         # Where a short text begins, and what stands before one of so many bytes in the pair of a
         # span and in that of a record.
         self._text = len(self._name) + _HEADS
@@ -67,7 +64,7 @@ class Carried(dict[bytes, bytes]):
         heads = self._heads.get(len(text)) or self._heads_of(len(text))
         if self._kind is str and heads and raw.startswith(heads[0]):
             value: object = text.decode("utf-8", "surrogateescape")
-            carried = self._carried(value)
+            carried = self.carried(value)
             kept = carried == value
             written = heads[1] + text if kept else encode_pair(self._key, carried)
         else:
@@ -77,12 +74,8 @@ class Carried(dict[bytes, bytes]):
                 raise BrokenRule
             if type(value) is not self._kind:
                 raise BrokenRule
-            written = encode_pair(key, self._carried(value))
-        if not self._once and len(raw) <= MAX_REMEMBERED:
-            if len(self) >= MAX_VALUES:
-                self.clear()
-            self[raw] = written
-        return written
+            written = encode_pair(key, self.carried(value))
+        return self._keep(raw, written, len(raw))
 
     def _heads_of(self, size: int) -> tuple[bytes, bytes] | None:
         if not size or self._text + size > _ONE_BYTE:

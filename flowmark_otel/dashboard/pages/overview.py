@@ -231,8 +231,9 @@ def _top_note(figures: Figures, top: ErrorCount | None) -> str | None:
         either = figures.attempt_errors.numerator or figures.operation_errors.numerator
         return "no code given" if either else None
     failed = _failed(figures)
-    of = f" of {failed:,}" if failed else ""
-    return f"{top.count:,}{of} {'failure' if (failed or top.count) == 1 else 'failures'}"
+    if not failed:
+        return words.several(top.count, "failure")
+    return f"{top.count:,} of {words.several(failed, 'failure')}"
 
 
 def _failed(figures: Figures) -> int:
